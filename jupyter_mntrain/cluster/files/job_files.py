@@ -23,7 +23,12 @@ from jupyter_mntrain.cluster.files.swarm import MIB
 from jupyter_mntrain.launch.files.arriving import Arriving
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import check_manifest, transfer_of
-from jupyter_mntrain.launch.files.records import JobFiles, PieceManifest, WantedFiles
+from jupyter_mntrain.launch.files.records import (
+    MOST_PULLED,
+    JobFiles,
+    PieceManifest,
+    WantedFiles,
+)
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.tree import check_paths, sha256_of
 from jupyter_mntrain.launch.retry import persist
@@ -106,7 +111,8 @@ async def fetch_job_files(
         RefusedError: nobody has it, the disk is full, or a file changes while it is fetched.
         NodeError: a node does not answer.
     """
-    held = await asyncio.gather(*(persist(partial(one.job_files, job_id, path)) for one in seats))
+    asking = (persist(partial(one.job_files, job_id, path, MOST_PULLED)) for one in seats)
+    held = await asyncio.gather(*asking)
     owners = _owners(held, WantedFiles(path))
     if not owners:
         raise RefusedError(
@@ -151,7 +157,7 @@ async def _read_there(
         what = f"{calls.node} reads its files, MiB"
         progress.report(what, hashing.done_bytes // MIB, hashing.total_bytes // MIB)
         await asyncio.sleep(ASK_INTERVAL_S)
-    check_manifest(hashing.manifest)
+    check_manifest(hashing.manifest, MOST_PULLED)
     return hashing.manifest
 
 

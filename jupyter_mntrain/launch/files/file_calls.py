@@ -41,9 +41,13 @@ class FileCalls:
         """Begin to read what the node has under a name, or ask how far it is."""
         return await self._ask("POST", Route.MANIFEST, Hashing, name)
 
-    async def job_files(self, job_id: JobId, path: str = "") -> JobFiles:
-        """What a job wrote there, or in one folder of it."""
-        query = f"?path={quote(path, safe='')}" if path else ""
+    async def job_files(self, job_id: JobId, path: str = "", most: int = 0) -> JobFiles:
+        """What a job wrote there, or in one folder of it.
+
+        Args:
+            most: files that are listed; default: as many as people and the page look at.
+        """
+        query = f"?path={quote(path, safe='')}" + (f"&most={most}" if most else "")
         return await self._ask("GET", Route.JOB_FILES.format(job_id=job_id) + query, JobFiles)
 
     async def offered(self, job_id: JobId, wanted: WantedFiles) -> Hashing:

@@ -9,6 +9,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -109,14 +110,14 @@ def read_manifest(
     return msgspec.structs.replace(blank, pieces=tuple(pieces))
 
 
-def check_manifest(manifest: PieceManifest) -> None:
+def check_manifest(manifest: PieceManifest, most_files: int = MOST_FILES) -> None:
     """Refuse one that cannot be written below a folder as it is.
 
     Raises:
         SpecError: naming the path.
     """
     count = -(-manifest.size_bytes // manifest.piece_bytes)
-    if not manifest.files or len(manifest.files) > MOST_FILES or count != len(manifest.pieces):
+    if not manifest.files or len(manifest.files) > most_files or count != len(manifest.pieces):
         raise SpecError("the list of what is sent is not valid")
     if manifest.is_folder:
         check_paths([one.path for one in manifest.files])
@@ -137,7 +138,7 @@ class PieceFiles:
     """
 
     def __init__(self, base: Path, manifest: PieceManifest, root: Path | None) -> None:
-        self._base, self._manifest, self._root = base, manifest, root
+        self._base, self._manifest, self._root = str(base), manifest, root
         self._begins: list[int] = []
         begin = 0
         for one in manifest.files:
@@ -153,8 +154,8 @@ class PieceFiles:
         parts = []
         for path, offset, size in self._spans(piece):
             try:
-                with path.open("rb") as file:
-                    part = os.pread(file.fileno(), size, offset)
+                with self._opened(path, os.O_RDONLY) as file:
+                    part = os.pread(file, size, offset)
             except OSError as error:
                 raise SpecError(f"{path} cannot be read: {error.strerror}") from None
             if len(part) != size:
@@ -173,12 +174,12 @@ class PieceFiles:
         done = 0
         for path, offset, size in self._spans(piece):
             try:
-                with path.open("r+b") as file:
+                with self._opened(path, os.O_WRONLY) as file:
                     part = memoryview(content)[done : done + size]
-                    written = os.pwrite(file.fileno(), part, offset)
+                    written = os.pwrite(file, part, offset)
                     # The disk begins at once: else all of it is still to be written at the end.
                     if sys.platform == "linux":  # a driver may be a Mac
-                        os.posix_fadvise(file.fileno(), offset, size, os.POSIX_FADV_DONTNEED)
+                        os.posix_fadvise(file, offset, size, os.POSIX_FADV_DONTNEED)
                 if written != size:
                     raise OSError(28, "No space left on device")
             except OSError as error:
@@ -189,8 +190,10 @@ class PieceFiles:
                 ) from error
             done += size
 
-    def _spans(self, piece: int) -> Iterator[tuple[Path, int, int]]:
+    def _spans(self, piece: int) -> Iterator[tuple[str, int, int]]:
         """The parts of files that make up a piece: path, offset and size."""
+        folders: dict[str, str] = {}
+        """Where they really are: a piece may have thousands of files in one."""
         begin = piece * self._manifest.piece_bytes
         end = begin + self._manifest.size_of(piece)
         index = bisect_right(self._begins, begin) - 1
@@ -199,10 +202,36 @@ class PieceFiles:
             offset = begin - self._begins[index]
             size = min(one.size_bytes - offset, end - begin)
             if size > 0:
-                path = self._base / one.path if one.path else self._base
-                yield inside(path, self._root) if self._root else path, offset, size
+                path = f"{self._base}/{one.path}" if one.path else self._base
+                yield self._real(path, folders), offset, size
                 begin += size
             index += 1
+
+    def _real(self, path: str, folders: dict[str, str]) -> str:
+        """Where a path leads, which must be below the root.
+
+        Args:
+            folders: the same of the folders of earlier ones.
+        """
+        if self._root is None:
+            return path
+        folder, name = os.path.split(path)
+        if os.path.islink(path):  # noqa: PTH114 - a Path for each of 200,000 files takes seconds
+            return str(inside(Path(path), self._root))
+        if folder not in folders:
+            folders[folder] = str(inside(Path(path), self._root).parent)
+        return f"{folders[folder]}/{name}"
+
+    @contextmanager
+    def _opened(self, path: str, flags: int) -> Iterator[int]:
+        """A descriptor of a file, which has not become a link meanwhile where that matters."""
+        if self._root is not None:
+            flags |= os.O_NOFOLLOW
+        file = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            yield file
+        finally:
+            os.close(file)
 
 
 def _walk(folder: Path) -> Iterator[Path]:

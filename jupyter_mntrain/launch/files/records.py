@@ -13,6 +13,11 @@ LARGEST_PIECE_BYTES = 8 << 20
 """As much as an agent takes in one request."""
 
 
+MOST_PULLED = 500_000
+"""Files of a job that come home at once. Their list is an answer, and no request: of so many it has
+40 MB."""
+
+
 class LargeFile(Record, frozen=True):
     """One file: its path from the folder that is sent, with ``/``; empty for a single file."""
 

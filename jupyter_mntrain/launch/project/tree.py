@@ -126,11 +126,13 @@ def check_paths(paths: Sequence[str], folders: Sequence[str] = ()) -> None:
         if path in taken:
             raise _refusal(f"{path!r} stands twice in it")
         taken.add(path)
-    files = set(paths)
+    files, known = set(paths), set[str]()
     for path in taken:
-        above = next((str(one) for one in PurePosixPath(path).parents if str(one) in files), None)
-        if above is not None:
-            raise _refusal(f"{above!r} is a file and the folder of {path!r}")
+        above = path
+        while (above := above.rpartition("/")[0]) and above not in known:
+            if above in files:
+                raise _refusal(f"{above!r} is a file and the folder of {path!r}")
+            known.add(above)
 
 
 def too_many_files(count: int) -> SpecError:
@@ -142,10 +144,13 @@ def too_many_files(count: int) -> SpecError:
     )
 
 
+_SPECIAL = frozenset({"", ".", ".."})
+"""Parts that no plain path below a folder has."""
+
+
 def _check_path(path: str) -> None:
-    pure = PurePosixPath(path)
-    is_plain = str(pure) == path and path not in ("", ".") and not pure.is_absolute()
-    if not is_plain or ".." in pure.parts or "\0" in path or not is_unicode(path):
+    is_plain = not _SPECIAL.intersection(path.split("/"))
+    if not is_plain or "\0" in path or not is_unicode(path):
         raise _refusal(f"{path!r} cannot be the path of a file in it")
     if is_long(path):
         raise _refusal(f"the path {path[:80]!r}… is too long")

@@ -20,6 +20,7 @@ from jupyter_mntrain.cluster.files.job_files import PulledFiles, fetch_job_files
 from jupyter_mntrain.launch.files import arriving
 from jupyter_mntrain.launch.files.arriving import PARTIAL
 from jupyter_mntrain.launch.files.file_calls import FileCalls
+from jupyter_mntrain.launch.files.manifest import MOST_FILES
 from jupyter_mntrain.launch.files.records import Hashing, JobFiles, LargeFile, WantedFiles
 from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError, SpecError
@@ -50,9 +51,9 @@ class Node(FileCalls):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
-    async def job_files(self, job_id: JobId, path: str = "") -> JobFiles:
+    async def job_files(self, job_id: JobId, path: str = "", most: int = MOST_FILES) -> JobFiles:
         assert job_id == JOB
-        return job_files(self._record, self._directory, path)
+        return job_files(self._record, self._directory, path, most)
 
     async def offered(self, job_id: JobId, wanted: WantedFiles) -> Hashing:
         find = partial(wanted_files, self._record, self._directory, wanted)
@@ -302,7 +303,7 @@ def test_what_another_node_has_too_comes_from_there(nodes: list[Node], tmp_path:
 def test_names_that_leave_the_folder_are_refused(
     nodes: list[Node], tmp_path: Path, name: str
 ) -> None:
-    async def hostile(job_id: JobId, path: str = "") -> JobFiles:
+    async def hostile(job_id: JobId, path: str = "", most: int = 0) -> JobFiles:
         return JobFiles("/", (LargeFile(name, 1), LargeFile("ok", 1)), 2, 2)
 
     nodes[0].job_files = hostile  # type: ignore[method-assign]
@@ -360,3 +361,17 @@ def test_one_file_is_read_from_its_beginning(nodes: list[Node]) -> None:
     with pytest.raises(RefusedError) as caught:
         asyncio.run(read("out/a"))
     assert "out/a" in caught.value.cause
+
+
+@pytest.mark.slow
+def test_more_files_than_a_list_shows_come_home_at_once(nodes: list[Node], tmp_path: Path) -> None:
+    count = MOST_FILES + 1
+    for number in range(count):
+        path = nodes[0].work / f"folder{number % 7}" / f"{number}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(str(number))
+    assert len(asyncio.run(nodes[0].job_files(JOB)).files) == MOST_FILES
+    assert fetch(nodes, tmp_path / "home").count == count
+    came = tree(tmp_path / "home")
+    assert len(came) == count
+    assert all(name.endswith(f"/{text.decode()}.json") for name, text in came.items())

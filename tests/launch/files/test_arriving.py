@@ -146,6 +146,20 @@ def test_a_link_that_changes_after_it_was_listed_reads_nothing(tmp_path: Path) -
         PieceFiles(folder, manifest, tmp_path / "root").read(0)
 
 
+def test_a_folder_that_becomes_a_link_after_it_was_listed_reads_nothing(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    for folder in (root / "m" / "sub", elsewhere):
+        folder.mkdir(parents=True)
+        for name in ("a", "b"):
+            (folder / name).write_bytes(b"1234")
+    files = PieceFiles(root / "m", read_manifest(root / "m", root), root)
+    assert files.read(0) == b"12341234"
+    (root / "m" / "sub").rename(root / "kept")
+    (root / "m" / "sub").symlink_to(elsewhere)
+    with pytest.raises(RefusedError):
+        files.read(0)
+
+
 def test_what_macos_keeps_beside_files_is_not_sent(folder: Path) -> None:
     for name in (".DS_Store", "._a.bin", "sub/._b"):
         (folder / name).write_bytes(b"attributes")

@@ -16,8 +16,15 @@ from jupyter_mntrain.agent.machine.files.space import FileSpace, InUse
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.http.agent_calls import Into
 from jupyter_mntrain.launch.files.file_calls import FileCalls
+from jupyter_mntrain.launch.files.manifest import MOST_FILES
 from jupyter_mntrain.launch.files.names import parse_large_name
-from jupyter_mntrain.launch.files.records import CleanRequest, Deposit, PieceSource, WantedFiles
+from jupyter_mntrain.launch.files.records import (
+    MOST_PULLED,
+    CleanRequest,
+    Deposit,
+    PieceSource,
+    WantedFiles,
+)
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
@@ -176,7 +183,8 @@ class JobFilesHandler(_TransferBase):
     async def get(self, job_id: str) -> None:
         job = self.node.jobs.get(self.job_id(job_id))
         path = self.get_query_argument("path", "")
-        self.answer(await self.slowly(job_files, job.record, job.directory, path))
+        most = min(self.number("most", MOST_FILES), MOST_PULLED)
+        self.answer(await self.slowly(job_files, job.record, job.directory, path, most))
 
     async def post(self, job_id: str) -> None:
         wanted = self.body_as(WantedFiles)

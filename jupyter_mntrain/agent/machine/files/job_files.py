@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jupyter_mntrain.launch.files.manifest import MOST_FILES
-from jupyter_mntrain.launch.files.records import JobFiles, LargeFile, WantedFiles
+from jupyter_mntrain.launch.files.records import MOST_PULLED, JobFiles, LargeFile, WantedFiles
 from jupyter_mntrain.launch.project.tree import BLOBS, blob_path, check_paths, read_tree, sha256_of
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -36,12 +36,15 @@ def work_folder(directory: Path) -> Path:
     return directory / f"attempt-{max(numbers, default=0)}" / WORK
 
 
-def job_files(record: JobRecord, directory: Path, path: str = "") -> JobFiles:
+def job_files(
+    record: JobRecord, directory: Path, path: str = "", most: int = MOST_FILES
+) -> JobFiles:
     """What a job wrote here. Reads the disk: 200,000 files take seconds.
 
     Args:
         directory: of the job, ``jobs/ID``.
         path: only this file, or what is in this folder.
+        most: files that are listed; the others are only counted.
     """
     work = work_folder(directory)
     sent, left_out = _sent(record, work), dict[str, str]()
@@ -50,7 +53,7 @@ def job_files(record: JobRecord, directory: Path, path: str = "") -> JobFiles:
         if name in sent and _is_as_sent(work / name, sent[name], told.st_size):
             continue
         count, size = count + 1, size + told.st_size
-        if count <= MOST_FILES:
+        if count <= most:
             is_executable = bool(told.st_mode & stat.S_IXUSR)
             files.append(LargeFile(name, told.st_size, is_executable=is_executable))
     return JobFiles(
@@ -70,14 +73,14 @@ def wanted_files(
     Raises:
         RefusedError: there are none, or too many.
     """
-    held = job_files(record, directory, wanted.path)
+    held = job_files(record, directory, wanted.path, MOST_PULLED)
     if held.count > len(held.files):
         there = f" in {wanted.path}" if wanted.path else ""
         raise RefusedError(
-            f"job {record.job_id} wrote {held.count} files{there}, more than {MOST_FILES}",
+            f"job {record.job_id} wrote {held.count} files{there}, more than {MOST_PULLED}",
             kind=Kind.TOO_LARGE,
-            fix=f"fetch folder by folder: mntrain pull {record.job_id}:FOLDER; have it pack them "
-            "into archives, or raise the setting files.files",
+            fix=f"fetch folder by folder: mntrain pull {record.job_id}:FOLDER; or have it pack "
+            "them into archives",
         )
     without = frozenset(wanted.without)
     files = tuple(one for one in held.files if one.path not in without)

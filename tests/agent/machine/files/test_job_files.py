@@ -18,9 +18,9 @@ from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.launch.files.records import CleanRequest, WantedFiles
 from jupyter_mntrain.launch.project.tree import Tree, TreeFile, blob_path, encode_tree, sha256_of
 from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobRecord
 from tests.standin.jobs import JOB, record
-from tests.wording import says
 
 SENT = {"train.py": "print(1)\n", "config.yaml": "lr: 1\n"}
 
@@ -105,17 +105,17 @@ def test_the_newest_attempt_has_what_earlier_ones_wrote(job: JobRecord, work: Pa
 def test_too_many_files_are_counted_and_not_listed(
     job: JobRecord, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_FILES", 3)
+    monkeypatch.setattr(module, "MOST_PULLED", 3)
     for number in range(5):
         (work / f"{number}.npy").write_bytes(b"1")
-    found = job_files(job, work.parents[1])
+    found = job_files(job, work.parents[1], most=3)
     assert (len(found.files), found.count, found.size_bytes) == (3, 5, 5)
     (work / "one").mkdir()
     (work / "one" / "few").write_bytes(b"1")
     assert len(wanted_files(job, work.parents[1], WantedFiles("one"))[1]) == 1
     with pytest.raises(RefusedError) as caught:
         wanted_files(job, work.parents[1], WantedFiles())
-    assert says("files.files", caught.value.fix)
+    assert caught.value.kind is Kind.TOO_LARGE
 
 
 def test_a_folder_is_wanted_without_its_namesakes(job: JobRecord, work: Path) -> None:
