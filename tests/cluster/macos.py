@@ -48,12 +48,15 @@ _LIBRARIES = (f"{os.sep}site-packages{os.sep}psutil", f"{os.sep}site-packages{os
 
 def become_a_mac() -> None:
     import asyncio  # noqa: F401 - it takes what the system has, as on macOS
+    import sysconfig
     import urllib.request  # noqa: F401 - it asks macOS for its proxies
 
+    import matplotlib.font_manager  # noqa: F401 - it asks macOS for its fonts
     import platformdirs  # noqa: F401 - the folders of this test
     import psutil  # noqa: F401
     import zeroconf  # noqa: F401
 
+    sysconfig.get_config_vars()  # of the Python that this is
     for module, names in LINUX_ALONE.items():
         for name in names:
             if hasattr(module, name):

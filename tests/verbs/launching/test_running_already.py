@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from jupyter_mntrain.launch.files.hub_names import HubId, hub_id
 from jupyter_mntrain.launch.project.tree import Tree, TreeFile
 from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.program import program_of
+from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.show.bundles import PROGRAM
 from tests.standin.job_handle import StandInJob
 from tests.standin.screen import Paper
@@ -133,4 +136,31 @@ def test_of_a_project_only_notebooks_may_have_changed(
 
     monkeypatch.setattr(StandInJob, "project", silent)
     launch("--project", ".")
+    assert len(cluster.launches) == 2
+
+
+def test_a_model_of_the_hub_is_the_same_as_long_as_its_commit_is(
+    do: Any, script: Path, cluster: Any, running: StandInJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = ["0123456789" * 4]
+
+    def place(spec: JobSpec, **_: object) -> JobSpec:
+        """As the hub, which is asked at each launch, before anything else."""
+        copy = HubId("org/name", commits[-1]).copy
+        asked = hub_id(program_of(spec).model())
+        return spec if asked is None else program_of(spec).with_settings([f'model.path="{copy}"'])
+
+    def launch() -> None:
+        how = {"program": PROGRAM, "screen": Paper(in_background=True), "directory": script}
+        do("launch", "hub.toml", "--member", "wopr:1", "--name", "hub", **how)
+
+    monkeypatch.setattr(cluster, "with_hub_commit", place, raising=False)
+    (script / "hub.toml").write_text('[model]\npath = "org/name"\n[train]\nsteps = 2\n')
+    launch()
+    (spec,) = cluster.launches
+    change(running, spec=place(spec))
+    launch()
+    assert len(cluster.launches) == 1
+    commits.append("9876543210" * 4)
+    launch()
     assert len(cluster.launches) == 2
