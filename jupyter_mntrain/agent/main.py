@@ -19,6 +19,11 @@ import msgspec
 
 from jupyter_mntrain.agent.access.log import set_up_log
 from jupyter_mntrain.agent.beat import BeatSampler, every
+from jupyter_mntrain.agent.daemon.announcing import announce
+from jupyter_mntrain.agent.daemon.assembly import make_node
+from jupyter_mntrain.agent.daemon.owner import Keeping, change_lending
+from jupyter_mntrain.agent.daemon.speaking import read_until
+from jupyter_mntrain.agent.gang.achievements import Achievements
 from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
@@ -31,20 +36,15 @@ from jupyter_mntrain.agent.jobs.allocation_end import (
     save_if_wished,
     save_within,
 )
-from jupyter_mntrain.agent.machine.devices.achievements import Achievements
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
-from jupyter_mntrain.agent.membership.announcing import announce
-from jupyter_mntrain.agent.membership.assembly import make_node
 from jupyter_mntrain.agent.membership.joining import join
 from jupyter_mntrain.agent.membership.lending import OWNER
 from jupyter_mntrain.agent.membership.listening import bind, with_port
 from jupyter_mntrain.agent.membership.node_id import LOCK_S, load_node_id, locked_state
-from jupyter_mntrain.agent.membership.owner import Keeping, change_lending
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace, is_back
-from jupyter_mntrain.agent.membership.speaking import read_until
 from jupyter_mntrain.agent.membership.unjoined import wait_until_joined
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options

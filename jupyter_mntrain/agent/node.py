@@ -12,22 +12,22 @@ import msgspec
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.limits import Quota, measure_quota, sink_quota, stream_quota
 from jupyter_mntrain.agent.access.threads import Threads
-from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
+from jupyter_mntrain.agent.machine.files.blob_store import BlobStore
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.links.paths import PathListeners
 from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
+from jupyter_mntrain.agent.machine.linux import boot_id
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.agent.machine.usage import UsageBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.lending import OWNER, OwnersWord
 from jupyter_mntrain.agent.membership.listening import NEAR_PORTS
-from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.agent.membership.state_directory import StateDirectory
 from jupyter_mntrain.model.api import (
     LAST_PORT,

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.attempt.processes import (
     Alive,
     descendants,
@@ -26,8 +25,9 @@ from jupyter_mntrain.agent.attempt.processes import (
     signal_all,
     start_time,
 )
+from jupyter_mntrain.agent.machine.files.blob_store import BlobStore
+from jupyter_mntrain.agent.machine.linux import boot_id
 from jupyter_mntrain.agent.machine.software.workplace import refuse_no_folder
-from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.project.tree import BLOBS
 from jupyter_mntrain.launch.torchrun import OUTPUTS, wants_outputs

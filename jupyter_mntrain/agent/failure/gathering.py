@@ -16,15 +16,16 @@ from typing import TypeVar
 import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, oom_kills_since
-from jupyter_mntrain.agent.failure.kernel_log import fault_lines
 from jupyter_mntrain.agent.failure.nccl_log import last_nccl_line_s
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
-from jupyter_mntrain.agent.failure.tcp import PROC, counters, stuck_connections
 from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.kernel_log import fault_lines
+from jupyter_mntrain.agent.machine.linux import SHARED_MEMORY
 from jupyter_mntrain.agent.machine.neighbors import neighbors
 from jupyter_mntrain.agent.machine.open_files import open_files
+from jupyter_mntrain.agent.machine.tcp import PROC, counters, stuck_connections
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import write_atomically
@@ -41,7 +42,6 @@ from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.telemetry.interfaces import SYSFS
 
 AT_LAUNCH_FILE = "at_launch.json"
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file
 
 WELL_EVERY_S = 10.0
 """Interval of noting the network's counters while a job makes progress."""

@@ -20,8 +20,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from jupyter_mntrain.agent.failure.gathering import SHARED_MEMORY
-from jupyter_mntrain.agent.failure.kernel_log import KMSG
 from jupyter_mntrain.agent.machine.devices.cpu_limit import cores
 from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.agent.machine.hardware import (
@@ -33,6 +31,8 @@ from jupyter_mntrain.agent.machine.hardware import (
     read_kernel_faults,
     read_network_cards,
 )
+from jupyter_mntrain.agent.machine.kernel_log import KMSG
+from jupyter_mntrain.agent.machine.linux import SHARED_MEMORY
 from jupyter_mntrain.launch.checkpoints.places import RUNS
 from jupyter_mntrain.launch.files.hub_names import folder_in_cache, hub_home, is_set
 from jupyter_mntrain.launch.files.large_places import place_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from jupyter_mntrain.agent.failure.kernel_log import kernel_records
+from jupyter_mntrain.agent.machine.kernel_log import kernel_records
 from jupyter_mntrain.model.records.doctor.hardware import (
     ComputeMode,
     FabricState,

@@ -22,13 +22,7 @@ held."""
 NODE_NAME_LIMIT = 49
 """A DNS label has at most 63; announcements add eight of the node id and four of the instance."""
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NODE_ID = re.compile(r"[0-9a-f]{32}")
-
-
-def boot_id() -> str:
-    """Id of this boot. A pid recorded under another boot id is meaningless."""
-    return _BOOT_ID.read_text().strip()
 
 
 def checked_name(kind: str, name: str, limit: int) -> str:

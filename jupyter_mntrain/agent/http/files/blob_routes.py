@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt.blob_store import UploadPart
 from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.machine.files.blob_store import UploadPart
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.launch.project.tree import PART_BYTES, sha256_of

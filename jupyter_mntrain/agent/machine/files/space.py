@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jupyter_mntrain.agent.attempt.blob_store import UPLOADS, BlobStore
+from jupyter_mntrain.agent.machine.files.blob_store import UPLOADS, BlobStore
 from jupyter_mntrain.agent.machine.files.job_files import work_folder
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.launch.checkpoints.places import CHECKPOINTS, RUNS

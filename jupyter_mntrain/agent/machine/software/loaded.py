@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from jupyter_mntrain.agent.machine.linux import boot_id
 from jupyter_mntrain.agent.machine.software.versions import ask_python
-from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import write_atomically

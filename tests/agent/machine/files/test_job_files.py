@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.machine.files import job_files as module
+from jupyter_mntrain.agent.machine.files.blob_store import BlobStore
 from jupyter_mntrain.agent.machine.files.job_files import job_files, wanted_files, work_folder
 from jupyter_mntrain.agent.machine.files.roots import LargeRoots
 from jupyter_mntrain.agent.machine.files.space import SMALL_BYTES, FileSpace, InUse

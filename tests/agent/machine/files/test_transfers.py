@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.agent.access.limits import TooManyError
-from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.machine.files import transfers as module
+from jupyter_mntrain.agent.machine.files.blob_store import BlobStore
 from jupyter_mntrain.agent.machine.files.roots import LargeRoots
 from jupyter_mntrain.agent.machine.files.space import FileSpace, InUse
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook

@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain import __version__
+from jupyter_mntrain.agent.daemon.assembly import make_node
 from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
@@ -30,7 +31,6 @@ from jupyter_mntrain.agent.jobs.allocation_end import go_on_in_next_grant
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK
-from jupyter_mntrain.agent.membership.assembly import make_node
 from jupyter_mntrain.agent.membership.listening import bind, with_port
 from jupyter_mntrain.agent.membership.node_id import locked_state
 from jupyter_mntrain.agent.node import LocalNode

@@ -31,6 +31,6 @@ def _keep(node: LocalNode, job: LocalJob) -> bool:
     if not job.record.spec.runs_trainer:
         return False
     # An agent that has trained by no recipe does without recipes.
-    from jupyter_mntrain.agent.machine.devices.achieved_rates import keep_achieved
+    from jupyter_mntrain.agent.gang.achieved_rates import keep_achieved
 
     return keep_achieved(node, job)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jupyter_mntrain.agent.access.callers import TrustKeeper
-from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
+from jupyter_mntrain.agent.machine.files.blob_store import BlobStore
 from jupyter_mntrain.agent.machine.files.roots import roots_told_to_jobs
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.agent.daemon.owner import Keeping
 from jupyter_mntrain.agent.membership.lending import OwnersWord, lending_file
-from jupyter_mntrain.agent.membership.owner import Keeping
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.lending import Drain, Lending
 from jupyter_mntrain.trust.audit import Audit
-from tests.agent.membership.owner.test_hours import at, zone
+from tests.agent.daemon.owner.test_hours import at, zone
 
 __all__ = ["zone"]  # used by its name
 

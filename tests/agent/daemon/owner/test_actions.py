@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.agent.daemon.owner import change_lending
 from jupyter_mntrain.agent.membership.lending import FILE, OwnersWord
-from jupyter_mntrain.agent.membership.owner import change_lending
 from jupyter_mntrain.agent.options import parse_options
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind

@@ -1,0 +1,1 @@
+"""The daemon itself: how a node is put together, announced and lent."""
