@@ -28,7 +28,7 @@ FULL_S, BEFORE_S, CACHED_S = 10.0, 2.0, 0.2
 IN_DRIVER = """
 import json, os, sys, time
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.examination.examiner import Examiner
+from jupyter_mntrain.cluster.preflight.examiner import Examiner
 from jupyter_mntrain.model.records.job import JobSpec
 
 parts = {"ask": [], "try_ways": []}

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
-from jupyter_mntrain.cluster.admission.membership import ClusterMembership
 from jupyter_mntrain.cluster.agents.address import parse_address
-from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
+from jupyter_mntrain.cluster.handle.discovery import ClusterDiscovery
+from jupyter_mntrain.cluster.handle.job_search import JobSearch
+from jupyter_mntrain.cluster.handle.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.job_search import JobSearch
 from jupyter_mntrain.cluster.view.node_search import NodeSearch, refuse_unusable
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch.progress import SILENT, Progress
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
     from jupyter_mntrain.cluster.examination.deep_step import ClusterTrial
     from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
-    from jupyter_mntrain.cluster.files.checkpoints import Checkpoints
-    from jupyter_mntrain.cluster.files.large_files import ClusterFiles
-    from jupyter_mntrain.cluster.history.usage import ClusterUsage
+    from jupyter_mntrain.cluster.handle.checkpoints import Checkpoints
+    from jupyter_mntrain.cluster.handle.large_files import ClusterFiles
+    from jupyter_mntrain.cluster.handle.usage import ClusterUsage
     from jupyter_mntrain.cluster.job import Job
     from jupyter_mntrain.cluster.launch.resume import BeginPlan
     from jupyter_mntrain.launch import NodeCommand
@@ -102,7 +102,7 @@ class Cluster:
     # Each is imported on first use: a list of nodes or jobs does without.
     @cached_property
     def usage(self) -> ClusterUsage:
-        from jupyter_mntrain.cluster.history.usage import ClusterUsage
+        from jupyter_mntrain.cluster.handle.usage import ClusterUsage
 
         return ClusterUsage(self._driver, self._search, self._clock)
 
@@ -126,7 +126,7 @@ class Cluster:
 
     @cached_property
     def files(self) -> ClusterFiles:
-        from jupyter_mntrain.cluster.files.large_files import ClusterFiles
+        from jupyter_mntrain.cluster.handle.large_files import ClusterFiles
 
         return ClusterFiles(self._driver, self._search, self._clock)
 
@@ -229,7 +229,7 @@ class Cluster:
         Raises:
             JobNotFoundError, SpecError: as for :meth:`job`.
         """
-        from jupyter_mntrain.cluster.files.checkpoints import Checkpoints
+        from jupyter_mntrain.cluster.handle.checkpoints import Checkpoints
 
         return Checkpoints(self, self.job(job_id, progress=progress))
 

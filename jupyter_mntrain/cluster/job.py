@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from jupyter_mntrain.cluster.chat import Chat
 from jupyter_mntrain.cluster.guard import guarded
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.logs import (
@@ -23,7 +24,6 @@ from jupyter_mntrain.cluster.history.logs import (
     tail_log,
 )
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
-from jupyter_mntrain.cluster.launch.chat import Chat
 from jupyter_mntrain.cluster.launch.record_changes import (
     JobRemoval,
     plan_removal,

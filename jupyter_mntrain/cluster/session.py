@@ -22,9 +22,9 @@ from jupyter_mntrain.model.records.node_view import FoundBy
 from jupyter_mntrain.model.whereabouts import user_name
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster.examination.examiner import TriedWays
     from jupyter_mntrain.cluster.history.follower import JournalFollower
     from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
+    from jupyter_mntrain.cluster.preflight.examiner import TriedWays
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class DriverSession:
     # What launches, examines and follows is imported on first use: a list of nodes does without.
     @cached_property
     def ways(self) -> TriedWays:
-        from jupyter_mntrain.cluster.examination.examiner import TriedWays
+        from jupyter_mntrain.cluster.preflight.examiner import TriedWays
 
         return TriedWays(self.clock)
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from jupyter_mntrain.cluster.files.checkpoints import KeptCheckpoint
 from jupyter_mntrain.cluster.files.job_files import PulledFiles, WrittenFiles
-from jupyter_mntrain.cluster.files.large_files import Pulled
 from jupyter_mntrain.cluster.files.pushing import Pushed
+from jupyter_mntrain.cluster.handle.checkpoints import KeptCheckpoint
+from jupyter_mntrain.cluster.handle.large_files import Pulled
 from jupyter_mntrain.cluster.history.logs import LogLine
 from jupyter_mntrain.cluster.launch.record_changes import JobRemoval
 from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.cluster.files.job_files import PulledFiles, WrittenFiles
-from jupyter_mntrain.cluster.files.large_files import Pulled
 from jupyter_mntrain.cluster.files.pushing import Pushed
+from jupyter_mntrain.cluster.handle.large_files import Pulled
 from jupyter_mntrain.launch.files.names import LargeName
 from jupyter_mntrain.launch.files.records import Cleaned, HeldThing, NodeSpace
 from jupyter_mntrain.launch.progress import SILENT, Progress

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.cluster.files.checkpoints import KeptCheckpoint
+from jupyter_mntrain.cluster.handle.checkpoints import KeptCheckpoint
 from jupyter_mntrain.cluster.launch.resume import ResumePlan
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model.api import CheckpointAction

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.job_ahead import job_ahead
+from jupyter_mntrain.cluster.preflight.job_ahead import job_ahead
 from jupyter_mntrain.doctor.finding import DoctorReport, Finding
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.records.job import JobSpec

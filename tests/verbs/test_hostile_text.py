@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent import main as agent_main
 from jupyter_mntrain.cluster import LogLine
-from jupyter_mntrain.cluster.examination.acceptance import broken_jobs, sweep, trial_jobs
+from jupyter_mntrain.cluster.acceptance import broken_jobs, sweep, trial_jobs
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.trust.driver_membership import DriverMembership

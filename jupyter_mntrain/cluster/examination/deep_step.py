@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.job_ahead import job_ahead
 from jupyter_mntrain.cluster.examination.passing_job import delete_job, passing_job
 from jupyter_mntrain.cluster.job import Job
+from jupyter_mntrain.cluster.preflight.job_ahead import job_ahead
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch

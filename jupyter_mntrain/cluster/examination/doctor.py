@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.examiner import AskedNode, Examiner, ToldByNodes
-from jupyter_mntrain.cluster.examination.job_ahead import find_script, job_ahead, question_of
 from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
+from jupyter_mntrain.cluster.preflight.examiner import AskedNode, Examiner, ToldByNodes
+from jupyter_mntrain.cluster.preflight.job_ahead import find_script, job_ahead, question_of
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch

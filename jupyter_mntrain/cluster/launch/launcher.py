@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.examination.before_launch import BeforeLaunch, ToldBefore
-from jupyter_mntrain.cluster.examination.examiner import TriedWays
 from jupyter_mntrain.cluster.files.hub_models import bring_hub_model, with_hub_commit
 from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
+from jupyter_mntrain.cluster.preflight.before_launch import BeforeLaunch, ToldBefore
+from jupyter_mntrain.cluster.preflight.examiner import TriedWays
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import NodeCommand, torchrun_command

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.files.large_files import ClusterFiles
+from jupyter_mntrain.cluster.handle.large_files import ClusterFiles
 from jupyter_mntrain.doctor.finding import DoctorReport, Remedy
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.launch.files.names import LargeName, parse_large_name

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from tornado.iostream import StreamClosedError
 
-from jupyter_mntrain.cluster.files.large_files import ClusterFiles
+from jupyter_mntrain.cluster.handle.large_files import ClusterFiles
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.server.handlers.base import allowed

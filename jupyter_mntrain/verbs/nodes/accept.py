@@ -105,7 +105,7 @@ class AcceptVerb(Verb):
 
     def _accept(self, context: Context, args: Namespace) -> Outcome:
         # It loads all that drives a cluster.
-        from jupyter_mntrain.cluster.examination.acceptance.acceptance_run import AcceptanceRun
+        from jupyter_mntrain.cluster.acceptance.acceptance_run import AcceptanceRun
 
         place = _place(context, args.output)
         cluster = joined_cluster(context, args)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.acceptance.broken_jobs import (
+from jupyter_mntrain.cluster.acceptance.broken_jobs import (
     MOMENT_S,
     BrokenJob,
     HeldLeases,
@@ -14,8 +14,8 @@ from jupyter_mntrain.cluster.examination.acceptance.broken_jobs import (
     began_after,
     compared,
 )
-from jupyter_mntrain.cluster.examination.acceptance.documented import COMMANDS
-from jupyter_mntrain.cluster.examination.acceptance.timed_jobs import (
+from jupyter_mntrain.cluster.acceptance.documented import COMMANDS
+from jupyter_mntrain.cluster.acceptance.timed_jobs import (
     FIRST_STEPS,
     MOST_STEPS,
     steps_for,

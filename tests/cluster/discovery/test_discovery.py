@@ -14,7 +14,6 @@ import psutil
 import pytest
 
 from jupyter_mntrain import cli
-from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import (
     FoundAgent,
     MdnsDiscovery,
@@ -22,6 +21,7 @@ from jupyter_mntrain.cluster.discovery.discovery import (
     read_announcement,
 )
 from jupyter_mntrain.cluster.discovery.local_interfaces import browsing_addresses
+from jupyter_mntrain.cluster.handle.discovery import ClusterDiscovery
 from jupyter_mntrain.model.api import SERVICE_TYPE
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests.hostile import HOSTILE, LONG, assert_safe, strings

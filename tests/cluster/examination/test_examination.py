@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.examination import before_launch, examiner
+from jupyter_mntrain.cluster.preflight import before_launch, examiner
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model.errors import DoctorRefusedError, NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind

@@ -19,8 +19,8 @@ from jupyter_mntrain.show.tables._plain import folding, plain_table
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.files.job_files import PulledFiles, WrittenFiles
-    from jupyter_mntrain.cluster.files.large_files import Pulled
     from jupyter_mntrain.cluster.files.pushing import Pushed
+    from jupyter_mntrain.cluster.handle.large_files import Pulled
 
 MOST_NAMED = 3
 """Files that a line names."""

@@ -30,7 +30,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Progress
-    from jupyter_mntrain.cluster.launch.chat import Chat
+    from jupyter_mntrain.cluster.chat import Chat
 
 USUAL = Sampling()
 PROMPT = "> "

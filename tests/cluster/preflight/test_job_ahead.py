@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
+from jupyter_mntrain.cluster.preflight.job_ahead import job_ahead, question_of
 from jupyter_mntrain.doctor.check import Unsent
 from jupyter_mntrain.launch.project.stage import stage_project
 from jupyter_mntrain.model.records.doctor.machine import FoundScript

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.acceptance.trial_jobs import SETTLE_S, TrialJobs
+from jupyter_mntrain.cluster.acceptance.trial_jobs import SETTLE_S, TrialJobs
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.metrics.acceptance.acceptance_report import ScalingPoint
 from jupyter_mntrain.metrics.summary import JobSummary

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.acceptance.programs import sweeping
-from jupyter_mntrain.cluster.examination.acceptance.trial_jobs import (
+from jupyter_mntrain.cluster.acceptance.programs import sweeping
+from jupyter_mntrain.cluster.acceptance.trial_jobs import (
     SETTLE_S,
     TrialJobs,
     program_spec,

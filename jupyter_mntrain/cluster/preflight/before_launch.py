@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.examiner import (
+from jupyter_mntrain.cluster.preflight.examiner import (
     AskedNode,
     Examiner,
     NodeAsTried,
@@ -18,7 +18,7 @@ from jupyter_mntrain.cluster.examination.examiner import (
     as_tried,
     ports_of,
 )
-from jupyter_mntrain.cluster.examination.job_ahead import find_script, job_ahead, question_of
+from jupyter_mntrain.cluster.preflight.job_ahead import find_script, job_ahead, question_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.doctor.check import Case, JobAhead

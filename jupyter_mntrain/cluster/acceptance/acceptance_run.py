@@ -10,22 +10,22 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain import __version__
-from jupyter_mntrain.cluster.cluster import Cluster
-from jupyter_mntrain.cluster.examination.acceptance.broken_jobs import (
+from jupyter_mntrain.cluster.acceptance.broken_jobs import (
     SCRIPT_FAULTS,
     BrokenJob,
     Rival,
 )
-from jupyter_mntrain.cluster.examination.acceptance.documented import run_documented
-from jupyter_mntrain.cluster.examination.acceptance.sweep import sweep
-from jupyter_mntrain.cluster.examination.acceptance.timed_jobs import (
+from jupyter_mntrain.cluster.acceptance.documented import run_documented
+from jupyter_mntrain.cluster.acceptance.sweep import sweep
+from jupyter_mntrain.cluster.acceptance.timed_jobs import (
     FIRST_STEPS,
     TimedJob,
     steps_for,
     timed,
     with_nodes,
 )
-from jupyter_mntrain.cluster.examination.acceptance.trial_jobs import TrialJobs
+from jupyter_mntrain.cluster.acceptance.trial_jobs import TrialJobs
+from jupyter_mntrain.cluster.cluster import Cluster
 from jupyter_mntrain.launch.progress import SILENT, PartProgress, Progress
 from jupyter_mntrain.metrics.acceptance.acceptance_report import (
     PARTS,

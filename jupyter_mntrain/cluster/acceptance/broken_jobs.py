@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.acceptance.faults import (
+from jupyter_mntrain.cluster.acceptance.faults import (
     begun_fault,
     rank_steps,
     watched,
 )
-from jupyter_mntrain.cluster.examination.acceptance.programs import failing
-from jupyter_mntrain.cluster.examination.acceptance.timed_jobs import with_steps
-from jupyter_mntrain.cluster.examination.acceptance.trial_jobs import (
+from jupyter_mntrain.cluster.acceptance.programs import failing
+from jupyter_mntrain.cluster.acceptance.timed_jobs import with_steps
+from jupyter_mntrain.cluster.acceptance.trial_jobs import (
     SETTLE_S,
     TrialJobs,
     program_spec,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.acceptance.trial_jobs import TrialJobs
+from jupyter_mntrain.cluster.acceptance.trial_jobs import TrialJobs
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.metrics.acceptance.acceptance_report import FaultKind, InducedFault
 from jupyter_mntrain.model.failure.problem import Problem

@@ -1,0 +1,1 @@
+"""The doctor's look at the nodes of one launch, before anything is leased."""
