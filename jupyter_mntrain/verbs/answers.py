@@ -305,7 +305,9 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
     "stacks": (rows(answer("Stack", RankStack, node=str)),),
     "report": (answer("Report", Written, parts=Names),),
     "set": (answer("ChangedJob", SettingsChanged, job_id=JobId),),
-    "save": (answer("SavedJob", job_id=JobId, saved_step=int | None),),
+    "save": (
+        answer("SavedJob", job_id=JobId, saved_step=int | None, problem=(Problem | None, LEFT_OUT)),
+    ),
     "kill": (Ended, answer("KilledRank", job_id=JobId, rank=int, node=str, pid=int | None)),
     "rename": (Labeled,),
     "note": (Labeled,),

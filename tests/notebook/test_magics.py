@@ -174,6 +174,14 @@ def test_the_job_is_kept_in_a_variable_or_assigned(notebook, cluster):
     assert notebook.shell.user_ns["other"] is cluster.job("j-7f3a")
 
 
+def test_an_old_name_is_taken_in_a_cell_too_and_told_on_stderr(notebook, cluster):
+    result = notebook.run(f"%%mntrain launch -o mine\n{RECIPE}")
+    assert notebook.shell.user_ns["mine"] is cluster.to_launch
+    assert says("-o is now --variable", result.stderr)
+    assert len(result.stderr.splitlines()) == 1
+    assert not notebook.run(f"%%mntrain launch --variable mine\n{RECIPE}").stderr
+
+
 def test_a_variable_is_left_alone_where_there_is_no_job(notebook, cluster):
     notebook.run(f"%%mntrain launch --variable mine\n{RECIPE}")
     notebook.run(f"%%mntrain launch --dry-run --variable mine\n{RECIPE}")

@@ -120,7 +120,9 @@ def _in_the_kernel(guilty: Sequence[Seen], _seen: Sequence[Seen]) -> Problem:
 
 
 def _busy(busy: Sequence[Seen], seen: Sequence[Seen]) -> Problem:
-    which = f"busy{_at(busy[0][1]) or ' in its own code'}"
+    # It may compute, sleep or wait for a lock of its own: its stack does not say which.
+    where = busy[0][1].where
+    which = f"in its own code, {where}" if where else "in its own code"
     if busy[1:]:
         which += f" (so are: {listed([f'rank {other.rank}' for _, other in busy[1:]])})"
     waiting = "the other ranks wait" if len(seen) > len(busy) else "no rank waits for another"
