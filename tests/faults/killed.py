@@ -569,7 +569,9 @@ drivers and one that has watched tell the same, no whole line of a rank is missi
 end no process and no lease is left. Each strike comes at each moment before any comes again. A
 round counts as it was played first, also where its defect has been mended since. Agents have the
 default settings; only in the first 26 rounds they waited 15 s for a cause behind a lost
-connection, not 3 s. A round takes 5 to 20 s on two cores that other work uses, too.
+connection, not 3 s. The code changed between rounds, and from 94 to 150 also while they were
+played; 125 and 151, in which the driver refused a setting of older code before anything was
+struck, were played again. A round takes 5 to 30 s on two cores that other work uses, too.
 """
 
 
