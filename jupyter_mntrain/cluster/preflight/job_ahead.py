@@ -34,12 +34,18 @@ from jupyter_mntrain.model.records.doctor.machine import (
     MachineQuestion,
 )
 from jupyter_mntrain.model.records.job import PYTHON, JobSpec
+from jupyter_mntrain.model.sources.launchers import without_launchers
 from jupyter_mntrain.model.whereabouts import current_folder
 
 _CACHE = re.compile(r"\.|__pycache__$")
 """Files and folders that no script means."""
 _MAY_CHANGE = re.compile(r"\b(environb?|putenv|load_dotenv|runpy|exec|sys|site|pip|conda)\b")
 """In the text of each module that changes the environment, or where Python looks for modules."""
+_OF_A_LOGIN = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|TERM|LANG|PWD|OLDPWD|PATH|HOST(NAME)?|TMPDIR|TEMP|TMP|DISPLAY|MAIL"
+    r"|EDITOR|VIRTUAL_ENV|PYTHON\w+|(LC|XDG|SSH|DBUS|CONDA|JPY|JUPYTER|COLAB|VSCODE|WSL|SLURM|KUBERNETES)_\w+"
+)
+"""Variables that each login, or each program, has for itself."""
 _FOLDERS_OF_PACKAGES = ("src", "lib")
 
 
@@ -121,7 +127,9 @@ def job_ahead(
             modules=tuple(one for one in foreign if ":" not in one.what),
             names=tuple(one for one in foreign if ":" in one.what),
             variables=tuple(one for one in script.variables if not {one.what, "*"} & may_set),
+            asks=tuple(one for one in script.asks if not {one.what, "*"} & may_set),
         ),
+        set_here=_set_here([*script.variables, *script.asks], spec),
         # A folder of the nodes has files of its own.
         unsent=_unsent(script, sent, project) | _unsent_modules(foreign, sent, spec, project)
         if spec.workdir is None
@@ -171,7 +179,13 @@ def question_of(
             for what in sorted(one.what for one in needs)
             if len(what) <= LONGEST_NAME
         )[:MOST_MODULES],
-        variables=tuple(one.what for one in script.variables)[:MOST_VARIABLES],
+        variables=tuple(
+            dict.fromkeys(
+                one.what
+                for one in (*script.variables, *script.asks)
+                if one in script.variables or one.what in job.set_here
+            )
+        )[:MOST_VARIABLES],
         loaders={name: spec.environment[name] for name in LOADERS if name in spec.environment},
     )
 
@@ -255,6 +269,13 @@ def _not_found_later(
         is_certain = one.is_certain and not finds_more
         if is_certain or one.what.partition(":")[0].partition(".")[0] not in there:
             yield msgspec.structs.replace(one, is_certain=is_certain)
+
+
+def _set_here(taken: Iterable[Need], spec: JobSpec) -> frozenset[str]:
+    """Variables of a script that have a value here, and that a launch neither sends nor sets."""
+    names = {one.what for one in taken} - {*spec.environment, *spec.from_environment}
+    here = without_launchers({one: os.environ[one] for one in names if os.environ.get(one)})
+    return frozenset(one for one in here if not _OF_A_LOGIN.fullmatch(one))
 
 
 def _installed(spec: JobSpec) -> ScriptNeeds | None:

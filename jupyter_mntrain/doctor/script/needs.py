@@ -101,6 +101,7 @@ class ScriptNeeds(Record, frozen=True):
             guards.
         names: that it imports from modules, like ``torch.distributed:all_reduce``.
         variables: of its environment that it takes without a default.
+        asks: variables that it takes if they are there.
         reads, writes: files and folders.
         makes: what it may make, first folders of it alone: all that it writes, or hands to
             functions of which it is not known what they do.
@@ -118,6 +119,7 @@ class ScriptNeeds(Record, frozen=True):
     modules: tuple[Need, ...] = ()
     names: tuple[Need, ...] = ()
     variables: tuple[Need, ...] = ()
+    asks: tuple[Need, ...] = ()
     reads: tuple[Need, ...] = ()
     writes: tuple[Need, ...] = ()
     makes: frozenset[str] = frozenset()
@@ -156,11 +158,12 @@ def read_script(
     reading = _ScriptReading(paths, tree, is_main=is_main)
     reading.block(tree.body, is_certain=True)
     calls = [(one, ast.unparse(one.func)) for one in ast.walk(tree) if isinstance(one, ast.Call)]
-    unset = [one for one in reading.variables if one.what not in given]
+    own = {*given, *reading.made}
     return ScriptNeeds(
         modules=_first(one for one in reading.modules if one.what != "__future__"),
         names=_first(one for one in reading.names if not one.what.startswith("__future__:")),
-        variables=_first(one for one in unset if one.what not in reading.made),
+        variables=_first(one for one in reading.variables if one.what not in own),
+        asks=_first(one for one in reading.asks if one.what not in {*given, *reading.may_set}),
         reads=_first(reading.reads),
         writes=_first(reading.writes),
         gpus=_first(reading.gpus),
@@ -192,6 +195,7 @@ class _ScriptReading:
         self.modules: list[Need] = []
         self.names: list[Need] = []
         self.variables: list[Need] = []
+        self.asks: list[Need] = []
         self.reads: list[Need] = []
         self.writes: list[Need] = []
         self.gpus: list[Need] = []
@@ -379,6 +383,9 @@ class _ScriptReading:
             if name := imported_name(node):
                 self._import([name], node, is_certain)  # type: ignore[arg-type]
             return
+        asked = _asked_variable(node, called)
+        if asked is not None and not SET_FOR_RANKS.fullmatch(asked):
+            self.asks.append(Need(asked, node.lineno, is_certain))
         if _NEW_NAMES.fullmatch(called):
             self._is_default = True
             self._paths.forget()
@@ -619,6 +626,16 @@ def _variable(node: ast.AST | None) -> str | None:
     match node:
         case ast.Subscript(value=of, slice=ast.Constant(value=str() as name)):
             return name if ast.unparse(of) in ("os.environ", "environ") else None
+    return None
+
+
+def _asked_variable(call: ast.Call, called: str) -> str | None:
+    """The variable that ``os.getenv("…")`` or ``os.environ.get("…")`` names."""
+    if called not in ("os.getenv", "getenv", "os.environ.get", "environ.get"):
+        return None
+    match call.args:
+        case [ast.Constant(value=str() as name), *_]:
+            return name
     return None
 
 

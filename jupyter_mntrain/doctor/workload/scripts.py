@@ -107,7 +107,7 @@ class ScriptVariables(Check):
 
     def findings(self, case: Case) -> Iterable[Finding]:
         script = case.job.script if case.job else None
-        if case.job is None or script is None or not script.variables:
+        if case.job is None or script is None or not (script.variables or case.job.set_here):
             return
         for node in case.nodes:
             unset = {*node.facts.unset} if node.facts else set[str]()
@@ -123,18 +123,36 @@ class ScriptVariables(Check):
             if node.facts is None:
                 continue
             lost = [one for one in lost if one not in foreign]
+            here = [one for one in script.asks if one.what in case.job.set_here & unset]
+            if not lost and here:
+                yield self._set_here(node, case.job, here)
+                continue
             if not lost:
                 yield self.passed(node, "set")
                 continue
             first, names = lost[0], ", ".join(one.what for one in lost)
+            given = " ".join(f"--env {one.what}" for one in lost if one.what in case.job.set_here)
             problem = Problem(
                 kind=Kind.EXCEPTION,
                 cause=f"{_name(case.job)} takes {names} from its environment, in line "
                 f"{first.line}, and ranks there do not have {'it' if len(lost) == 1 else 'them'}",
-                fix=f"give it with the launch: --env {first.what}=VALUE, or --env {first.what} to "
-                "take it from here",
+                fix=f"give the value that is set here: {given}"
+                if given
+                else f"give it with the launch: --env {first.what}=VALUE",
             )
             yield self.found(_level(lost), node, names, problem)
+
+    def _set_here(self, node: Examined, job: JobAhead, here: Sequence[Need]) -> Finding:
+        """Without it the script may do something else than it does here."""
+        names = ", ".join(one.what for one in here)
+        are, them = ("are", "them") if len(here) > 1 else ("is", "it")
+        problem = Problem(
+            kind=Kind.EXCEPTION,
+            cause=f"{_name(job)} asks for {names}, in line {here[0].line}: {are} set here, and "
+            f"ranks there do not have {them}",
+            fix=f"give it: {' '.join(f'--env {one.what}' for one in here)}",
+        )
+        return self.found("slows", node, names, problem)
 
     def _of_other_launcher(self, node: Examined, job: JobAhead, need: Need) -> Finding:
         """Each rank would need another value."""

@@ -400,3 +400,21 @@ def test_a_script_of_a_folder_of_the_nodes_may_import_what_lies_beside_it():
         ("working directory", "/shared"),
         ("script", "/shared/train.py"),
     ]
+
+
+def test_variables_that_are_set_here_and_not_sent_are_asked_for(monkeypatch: pytest.MonkeyPatch):
+    for name in ("DATA_ROOT", "RUN_NAME", "SENT", "GIVEN", "HOME", "SLURM_JOB_ID", "MADE", "RANK"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("EMPTY", "")
+    text = (
+        "import os\nos.environ['DATA_ROOT']\nos.environ['MADE'] = '2'\n"
+        "[os.getenv('RUN_NAME', 'x'), os.environ.get('SENT'), os.getenv('GIVEN'), os.getenv('HOME')"
+        ", os.getenv('SLURM_JOB_ID'), os.getenv('EMPTY'), os.getenv('NOT_HERE'), os.getenv('MADE')"
+        ", os.getenv('RANK')]\n"
+    )
+    job = msgspec.structs.replace(
+        spec({"train.py": text}), environment={"SENT": "2"}, from_environment=("GIVEN",)
+    )
+    ahead = job_ahead(job, "node1")
+    assert ahead.set_here == {"DATA_ROOT", "RUN_NAME"}
+    assert question_of(ahead, job).variables == ("DATA_ROOT", "RUN_NAME")

@@ -182,6 +182,19 @@ SCRIPTS = (
             launching(case, "import os\nos.environ['DATA_ROOT']"), unset=("DATA_ROOT",)
         ),
     ),
+    Fault(
+        "script-variables",
+        "the script asks for a variable that is set here, and not there",
+        "slows",
+        lambda case: changed(
+            launching(
+                case,
+                "import os\nos.getenv('DATA_ROOT', '/data')",
+                set_here=frozenset({"DATA_ROOT"}),
+            ),
+            unset=("DATA_ROOT",),
+        ),
+    ),
     Fault("script-files", "the script reads a file that only the others have", "stops", reading),
     Fault(
         "script-files",
