@@ -30,6 +30,10 @@ _OF_HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
 _HYDRA_BEGINS = re.compile(
     r"(Could not |Cannot |In '|Primary config|Missing |You must |Key '|Error )"
 )
+_GROUP_BEGINS = re.compile(r"\s*\+ Exception Group Traceback ")
+_MARGIN = re.compile(r"\s*[|+] ?")
+_RULE = re.compile(r"\s*\+-")
+_SECOND = re.compile(r"\s*\+-+ 2 -+$")
 _TORCH_TAG = re.compile(r"^\[rank\d+\]: ?")
 """Prefix that torch.distributed adds to an uncaught exception."""
 
@@ -76,7 +80,7 @@ def last_error(lines: Sequence[str]) -> str | None:
 
     An error that was printed earlier was handled, and explains nothing.
     """
-    said = spoken(lines)
+    said = spoken(_without_margins(lines))
     if not said or not _ERROR_LINE.match(said[-1]):
         return None
     return with_place(said[-1], "\n".join(said))
@@ -88,6 +92,7 @@ def last_traceback_error(lines: Sequence[str]) -> str | None:
     What a program has printed before may reach the log after it: its standard output waits in a
     buffer.
     """
+    lines = _without_margins(lines)
     heads = [at for at, line in enumerate(lines) if line == TRACEBACK]
     for at in reversed(heads):
         after = lines[at + 1 :]
@@ -96,6 +101,20 @@ def last_traceback_error(lines: Sequence[str]) -> str | None:
         if end is not None and not is_ignored and _EXCEPTION.fullmatch(after[end]):
             return with_place(after[end], "\n".join(after[:end]))
     return None
+
+
+def _without_margins(lines: Sequence[str]) -> list[str]:
+    """The same with the first of a group's exceptions as if it had been raised alone: Python prints
+    each with a margin, in the order in which they were raised.
+    """
+    begins = [at for at, line in enumerate(lines) if _GROUP_BEGINS.match(line)]
+    if not begins:
+        return [*lines]
+    block = lines[begins[-1] :]
+    size = next((at for at, line in enumerate(block) if not _MARGIN.match(line)), len(block))
+    second = next((at for at, line in enumerate(block) if _SECOND.match(line)), size)
+    inner = [_MARGIN.sub("", line) for line in block[:second] if not _RULE.match(line)]
+    return [*lines[: begins[-1]], *inner, *block[size:]]
 
 
 def hydra_error(lines: Sequence[str]) -> str | None:

@@ -145,7 +145,7 @@ class ScriptVariables(Check):
     def _set_here(self, node: Examined, job: JobAhead, here: Sequence[Need]) -> Finding:
         """Without it the script may do something else than it does here."""
         names = ", ".join(one.what for one in here)
-        are, them = ("are", "them") if len(here) > 1 else ("is", "it")
+        are, them = ("they are", "them") if len(here) > 1 else ("it is", "it")
         problem = Problem(
             kind=Kind.EXCEPTION,
             cause=f"{_name(job)} asks for {names}, in line {here[0].line}: {are} set here, and "

@@ -14,6 +14,7 @@ in ``$MNTRAIN_METRICS_DIR``, by rank.
 from __future__ import annotations
 
 import atexit
+import builtins
 import faulthandler
 import gc
 import json
@@ -203,7 +204,11 @@ def _address_limit() -> int | None:
 
 
 def _told(error: BaseException) -> dict[str, Any]:
-    """An exception as data; its text may fail or be huge."""
+    """An exception as data; its text may fail or be huge. Of a group, what it was raised for."""
+    text = _text(error)
+    group: Any = getattr(builtins, "BaseExceptionGroup", ())  # of Python 3.11
+    while isinstance(error, group):
+        error = error.exceptions[0]
     frames = traceback.extract_tb(error.__traceback__)
     return {
         "kind": type(error).__name__,
@@ -211,7 +216,7 @@ def _told(error: BaseException) -> dict[str, Any]:
         "message": _message(error),
         "monotonic_s": time.monotonic(),
         "frames": [[one.filename, one.lineno, one.name] for one in frames[-MOST_FRAMES:]],
-        "traceback": _text(error),
+        "traceback": text,
         "causes": _causes(error),
     }
 

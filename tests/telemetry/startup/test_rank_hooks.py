@@ -78,6 +78,20 @@ def test_what_was_handled_is_not_kept_and_what_it_was_raised_from_is(tmp_path: P
     assert (escaped.line, escaped.causes) == ("ValueError: 2", ("OSError: one",))
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="has no groups")
+def test_of_a_group_what_it_was_raised_for_is_kept(tmp_path: Path) -> None:
+    grouped = (
+        "\nimport asyncio\nasync def load():\n    raise KeyError('label')\n"
+        "async def main():\n    async with asyncio.TaskGroup() as group:\n"
+        "        group.create_task(load())\nasyncio.run(main())"
+    )
+    assert run(tmp_path, grouped) == 1
+    escaped = record(tmp_path).escaped
+    assert escaped is not None
+    assert (escaped.line, escaped.frames[-1][2]) == ("KeyError: 'label'", "load")
+    assert "ExceptionGroup" in escaped.traceback
+
+
 def test_an_exception_without_text_and_one_in_a_thread_do_no_harm(tmp_path: Path) -> None:
     silent = "\nclass Odd(Exception):\n    def __str__(self):\n        1 / 0\nraise Odd"
     assert run(tmp_path, silent) == 1
