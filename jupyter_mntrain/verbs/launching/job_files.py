@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from argparse import Namespace
 from collections.abc import Sequence
@@ -81,7 +82,11 @@ def program_workload(context: Context, args: Namespace, sent: GivenFiles) -> Wor
 
 
 def refuse_contradictions(context: Context, args: Namespace) -> None:
-    """Refuse options that cannot be used together, before anything is read."""
+    """Refuse options that cannot be used together, before anything is read. A working directory
+    that is named from here gets its whole path, which the nodes must have, too.
+    """
+    if args.workdir and not args.workdir.startswith(("/", "~")):
+        args.workdir = os.path.normpath(context.directory / args.workdir)
     if args.project and args.no_project:
         raise SpecError("--project and --no-project cannot be used together", fix="use one of them")
     if args.project and args.workdir:

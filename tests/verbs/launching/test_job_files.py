@@ -69,6 +69,16 @@ def test_a_module_runs_by_its_name(launched) -> None:
             launched(*words)
 
 
+@pytest.mark.parametrize("named", [".", "./", "pkg/..", "../{}"])
+def test_a_working_directory_may_be_named_from_here(launched, project, named) -> None:
+    spec, _ = launched("alone.py", "--workdir", named.format(project.name))
+    assert (spec.workdir, spec.entry, spec.files) == (str(project), ("alone.py",), {})
+    spec, _ = launched("pkg/run.py", "--workdir", "pkg")
+    assert (spec.workdir, spec.entry) == (str(project / "pkg"), ("run.py",))
+    spec, _ = launched("gone.py", "--workdir", "~/x")
+    assert spec.workdir == "~/x"
+
+
 def write_program(path: Path, text: str = "#!/bin/sh\nexec python train.py\n") -> None:
     path.write_text(text)
     path.chmod(0o755)
