@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import sys
 import traceback
+import unicodedata
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from jupyter_mntrain.command_line.needed_packages import BAD_INPUT, blamed_package, say_blamed
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import escaped_json, shown
 
+_PLAIN: Final = {
+    **dict(zip("✓✕⊠⚠▶◀●◔⟳■□▪△▲▽▼·•×÷µ⟨⟩⟦⟧≈‘’“”", "+xx!><*o@#o*^^vv.*x/u<>[]~''\"\"", strict=True)),
+    **dict(zip("▁▂▃▄▅▆▇█░▒▓", "__.--==##:%", strict=True)),
+    **dict.fromkeys("│┃├┤└┘┌┐┼", "|"),
+    **dict.fromkeys("─━╸╺‐‑–—−", "-"),
+    "…": "...",
+    "→": "->",
+    "←": "<-",
+    "⇄": "<->",
+    "≤": "<=",
+    "≥": ">=",
+    "±": "+-",
+    "∞": "inf",
+    "°": " deg",
+    "§": "section ",
+}
+"""What is written where an encoding lacks a mark."""
+
 
 def replace_unencodable() -> None:
-    """Print ``?`` for what the locale's encoding lacks, as ASCII lacks ✓, instead of failing."""
+    """Print ASCII for what the locale's encoding lacks, as Latin-1 lacks ✓, instead of failing."""
+    codecs.register_error("mntrain", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         # A terminal's or a file's, not what stands in for it in notebooks and tests.
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="mntrain")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """For codecs: the nearest ASCII, or ``?``."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_plain, error.object[error.start : error.end])), error.end
+
+
+def _plain(letter: str) -> str:
+    """A mark's place is taken by another; a letter loses its accent."""
+    if letter in _PLAIN:
+        return _PLAIN[letter]
+    bare = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return bare or "?"
 
 
 def print_error(error: MntrainError, words: Sequence[str], say: Callable[[str], None]) -> int:
