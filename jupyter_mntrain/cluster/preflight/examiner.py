@@ -39,6 +39,10 @@ from jupyter_mntrain.plan.networks.trial_ends import TrialEnds, trial_ends
 # Asking for facts: what an agent tells the doctor, and how far its clock is off.
 
 
+MOST_TIMES = 40
+"""A node is asked again for what its interpreter loads."""
+
+
 async def ask_facts(
     client: AgentClient,
     info: NodeInfo,
@@ -67,6 +71,28 @@ async def ask_facts(
         clock_error_s=ended_s - begun_s,
         participant=participant,
     )
+
+
+async def _with_loaded(
+    client: AgentClient, found: Examined, question: MachineQuestion, clock: Clock
+) -> Examined:
+    """The same with what the node's interpreter loads, if that is waited for: of a node that has
+    just joined nobody knows it yet, and importing torch takes as long as the machine is busy.
+
+    Raises:
+        MntrainError: it does not answer any more.
+    """
+    facts, patience_s = found.facts, question.patience_s
+    if facts is None or patience_s is None:
+        return found
+    again = MachineQuestion(python=question.python, loaders=question.loaders, patience_s=patience_s)
+    took_s, times = found.clock_error_s, 0
+    # One that answers at once has nothing to wait for. An agent itself gives up after minutes.
+    while facts.loaded is None and took_s >= patience_s and times < MOST_TIMES:
+        begun_s, times = clock.time(), times + 1
+        loaded = (await client.machine_facts(again)).loaded
+        facts, took_s = msgspec.structs.replace(facts, loaded=loaded), clock.time() - begun_s
+    return msgspec.structs.replace(found, facts=facts)
 
 
 # Path trials: has every node try the ways to all others at once, while those listen.
@@ -297,6 +323,7 @@ class Examiner:
             raise NodeError("is not connected", kind=Kind.SILENT)
         info = one.info if one.is_fresh else await one.client.node_info()
         found = await ask_facts(one.client, info, question, self.clock, one.participant)
+        found = await _with_loaded(one.client, found, question, self.clock)
         given = self.spec.environment if self.spec else {}
         return msgspec.structs.replace(found, given=given)
 
