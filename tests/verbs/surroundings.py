@@ -301,7 +301,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if {"-h", "--help"} & {*sys.argv}:
+        sys.stdout.write(f"{__doc__}")
+    elif len(sys.argv) > 1:
         values, made, *verbs = sys.argv[1:]
         _child(Surrounding(*json.loads(values)), Path(made), verbs)
     else:

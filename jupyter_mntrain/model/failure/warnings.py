@@ -35,6 +35,7 @@ def job_warnings(
         msgspec.structs.replace(one, node=one.node or part.node)
         for part in parts
         for one in part.warnings
+        if not _has_failed_since(one, part)
     ]
     told += [one.problem for one in job_episodes(parts) if one.is_slowdown and one.end_s is None]
     told += [one.problem for part in parts for one in part.saved[-1:] if one.problem is not None]
@@ -47,6 +48,13 @@ def job_warnings(
         one
         for kind, one in sorted(first.items(), key=lambda pair: pair[1].time_s or 0.0)
         if _EXPLAINED_BY.get(kind) not in known and not (problem and problem.kind is kind)
+    )
+
+
+def _has_failed_since(warning: Problem, part: PartStatus) -> bool:
+    """Whether a rank that had printed a traceback, and gone on, has ended: its failure says why."""
+    return warning.kind is Kind.TRACEBACK and any(
+        one.rank == warning.rank and one.state == "failed" for one in part.ranks
     )
 
 

@@ -10,7 +10,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.warnings import job_episodes, job_warnings, never_met
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.episode import Episode
-from jupyter_mntrain.model.records.job import PartStatus, RankStatus
+from jupyter_mntrain.model.records.job import JobState, PartStatus, RankStatus
 from tests.wording import says
 
 
@@ -70,6 +70,18 @@ def test_what_the_job_failed_of_is_not_told_again() -> None:
     failed = warning(Kind.LOSS_NAN, 1.0)
     doubtful = part(1, failed, warning(Kind.LOSS_DIVERGED, 0.5), warning(Kind.BEGAN_AGAIN, 0.0))
     assert [one.kind for one in job_warnings([doubtful], 1, failed)] == [Kind.BEGAN_AGAIN]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_told"), [("running", True), ("succeeded", True), ("failed", False)]
+)
+def test_a_traceback_of_a_rank_that_has_failed_since_is_its_failure(
+    state: JobState, is_told: bool
+) -> None:
+    one = part(1, warning(Kind.TRACEBACK, 1.0, rank=10))
+    ranks = (msgspec.structs.replace(one.ranks[0], state=state),)
+    told = job_warnings([msgspec.structs.replace(one, ranks=ranks)], 1)
+    assert bool(told) is is_told
 
 
 @pytest.mark.parametrize(
