@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 
 
 def output_option(parser: Parser, *, metavar: str = "FILE", help: str) -> None:  # noqa: A002
@@ -17,6 +18,21 @@ def output_option(parser: Parser, *, metavar: str = "FILE", help: str) -> None: 
 
 def force_flag(parser: Parser) -> None:
     parser.flag("--force", help="overwrite an existing file")
+
+
+def new_place(directory: Path, told: str) -> Path:
+    """Where a verb makes files or folders, as the user named it from a folder.
+
+    Raises:
+        SpecError: that folder has been deleted: it is not made anew where nobody looks for it.
+    """
+    place = in_home(told)
+    if not place.is_absolute() and not directory.is_dir():
+        raise SpecError(
+            f"the current folder, {directory}, has been deleted",
+            fix="change to one that exists (cd), or give a path that begins with / or ~",
+        )
+    return directory / place
 
 
 def new_file(path: Path, name: str, *, may_replace: bool) -> BinaryIO:

@@ -193,6 +193,7 @@ MESSAGES: tuple[Row, ...] = (
         r"|storage has wrong (byte )?size",
         Kind.DAMAGED_FILE,
     ),
+    Row(r"`num_nodes=\d+` in Lightning, but the product", Kind.EXCEPTION, "lightning"),
     Row(r"Weights only load failed", Kind.EXCEPTION, "weights only"),
     Row(
         r"size mismatch for|(Missing|unexpected) key.* in state_dict"

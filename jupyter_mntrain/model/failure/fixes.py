@@ -122,7 +122,7 @@ FIXES: dict[Kind, str] = {
     "no_grad), and that not every label is masked",
     Kind.RANKS_NEVER_MET: "call torch.distributed.init_process_group() without rank and "
     "world_size, so that it takes them from the environment, and wrap the model, as in "
-    "DistributedDataParallel; in Lightning, give Trainer num_nodes= and devices=",
+    "DistributedDataParallel; in Lightning, give Trainer num_nodes={nodes} and devices={ranks}",
     Kind.TRACEBACK: "see its log; a script that catches an exception and cannot go on must raise "
     "it again, or exit with another code",
     Kind.SLOW_RANK: "see what it does with 'stacks', and compare the machine's clocks and "
@@ -249,6 +249,8 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "module of its package: -m package.module",
     (Kind.EXCEPTION, "remote code"): "read the code in that repository; if you trust it, have the "
     "script load it with trust_remote_code=True",
+    (Kind.EXCEPTION, "lightning"): "have the script take both from the launch: "
+    'Trainer(num_nodes=int(os.environ["NNODES"]), devices=int(os.environ["LOCAL_WORLD_SIZE"]))',
     (Kind.EXCEPTION, "weights only"): "if you trust the file, have the script load it with "
     "torch.load(…, weights_only=False), or name the types that it may hold: "
     "torch.serialization.add_safe_globals",

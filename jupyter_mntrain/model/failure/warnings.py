@@ -89,5 +89,9 @@ def never_met(parts: Sequence[PartStatus], world_size: int) -> Problem | None:
         cause=cause,
         fix=fix_of(Kind.RANKS_NEVER_MET, "own torchrun", script=shown_line(inner))
         if inner
-        else fix_of(Kind.RANKS_NEVER_MET),
+        else fix_of(
+            Kind.RANKS_NEVER_MET,
+            nodes=len(parts),
+            ranks=max(len(part.ranks) for part in parts),
+        ),
     )

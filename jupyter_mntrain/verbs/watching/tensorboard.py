@@ -14,11 +14,10 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.exports.event_files import EventFiles, is_installed
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, named_job
-from jupyter_mntrain.verbs.new_file import output_option
+from jupyter_mntrain.verbs.new_file import new_place, output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class TensorBoardVerb(Verb):
             raise SpecError(
                 "tensorboard is not installed in this environment", fix="pip install tensorboard"
             )
-        directory = context.directory / in_home(args.output or FOLDER)
+        directory = new_place(context.directory, args.output or FOLDER)
         jobs = _jobs(context, args)
         files = []
         for job in jobs:

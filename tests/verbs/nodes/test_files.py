@@ -104,6 +104,18 @@ def test_what_a_job_wrote_is_pulled_into_this_folder(do, text, as_json, cluster,
             do("pull", "wopr:models:llama", *option)
 
 
+@pytest.mark.parametrize("what", ["wopr:models:llama", "JOB", "JOB:out"])
+def test_a_current_folder_that_is_gone_is_not_made_anew(do, cluster, tmp_path, what):
+    gone = tmp_path / "gone"
+    what = what.replace("JOB", cluster.jobs()[0].job_id)
+    for words in ([], ["sub/here"]):
+        with pytest.raises(SpecError) as caught:
+            do("pull", what, *words, directory=gone)
+        assert str(gone) in caught.value.cause
+    assert [*cluster.files.pulls, *cluster.files.job_pulls] == []
+    do("pull", what, str(tmp_path / "x"), directory=gone)
+
+
 def test_what_differs_is_said_in_one_line(do, text, as_json, cluster, folder):
     job = cluster.jobs()[0].job_id
     cluster.files.differ = (".hydra/config.yaml", "a.log", "b.log", "c.log")

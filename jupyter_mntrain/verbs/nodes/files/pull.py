@@ -10,7 +10,6 @@ import msgspec
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.tables.kept.files import (
     pulled_files_text,
     pulled_text,
@@ -19,6 +18,7 @@ from jupyter_mntrain.show.tables.kept.files import (
 )
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster, named_job, node_option, rank_option
+from jupyter_mntrain.verbs.new_file import new_place
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -55,7 +55,7 @@ class PullVerb(Verb):
                 "lists what is where",
             )
         name = parse_large_name(text)
-        to = context.directory / in_home(args.to or Path(name.name).name)
+        to = new_place(context.directory, args.to or Path(name.name).name)
         files = joined_cluster(context, args).files
         with context.screen.progress() as progress:
             pulled = files.pull(node, name, to, progress=progress)
@@ -78,7 +78,7 @@ def _pulled_of_job(context: Context, args: Namespace, job_id: str, path: str) ->
             )
         data = {**written_data(written), **msgspec.to_builtins(written)}
         return Outcome(written_table(written), data, job=job)
-    to = context.directory / in_home(args.to or PurePosixPath(path).name or job.id)
+    to = new_place(context.directory, args.to or PurePosixPath(path).name or job.id)
     with context.screen.progress() as progress:
         pulled = files.pull_job(
             job.view(), to, path, node=args.node, rank=args.rank, progress=progress
