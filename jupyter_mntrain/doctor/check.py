@@ -87,6 +87,7 @@ class JobAhead(Record, frozen=True):
         given: relative paths among its arguments, and where they are there.
         unsent_arguments: those that name something here which is not sent, and what sends it.
         has_project: a folder is sent with it.
+        nodes: their number.
         set_here: variables that its script takes, which have a value here, and are not sent.
     """
 
@@ -102,6 +103,7 @@ class JobAhead(Record, frozen=True):
     given: dict[str, str] = {}
     unsent_arguments: dict[str, str] = {}
     has_project: bool = False
+    nodes: int = 0
     set_here: frozenset[str] = frozenset()
 
 

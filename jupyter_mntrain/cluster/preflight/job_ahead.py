@@ -102,6 +102,7 @@ def job_ahead(
         mixed_versions=spec.mixed_versions,
         name=name,
         has_project=project is not None,
+        nodes=len(spec.participants),
     )
     arguments = spec.entry[2 if spec.entry[:1] == ("-m",) else 1 :]
     if spec.workdir is None and name:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from jupyter_mntrain.doctor.script.lightning import ToldNodes, told_nodes
 from jupyter_mntrain.doctor.script.script_arguments import parsed
 from jupyter_mntrain.doctor.script.told_paths import PathReader, Told
 from jupyter_mntrain.model._record import Record
@@ -110,6 +111,7 @@ class ScriptNeeds(Record, frozen=True):
         may_set: variables that it may set anywhere; ``*`` stands for any.
         finds_more: it may change where Python looks for modules.
         python: version of the driver's.
+        nodes: that it tells Lightning.
         arguments: what its argparse says of the arguments; empty if it takes them, or if its text
             does not tell.
     """
@@ -128,6 +130,7 @@ class ScriptNeeds(Record, frozen=True):
     may_set: frozenset[str] = frozenset()
     finds_more: bool = False
     python: str = ".".join(map(str, sys.version_info[:2]))
+    nodes: tuple[ToldNodes, ...] = ()
     arguments: str = ""
 
 
@@ -172,6 +175,7 @@ def read_script(
         finds_more=bool(reading.finders),
         makes=frozenset(one for _ in paths.moments() for one in _made(calls, paths))
         | {first_folder(one.what) for one in reading.writes},
+        nodes=told_nodes(tree),
         arguments=told.error if told else "",
     )
 

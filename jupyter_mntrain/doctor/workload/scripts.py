@@ -32,8 +32,8 @@ class ScriptText(Check):
     id = "script"
     title = "Script"
     looks_at = (
-        "whether a job's script is Python, its own argparse takes its arguments, and what lies "
-        "beside it hides no module of Python or torch"
+        "whether a job's script is Python, its own argparse takes its arguments, what lies "
+        "beside it hides no module of Python or torch, and it tells Lightning the launch's nodes"
     )
 
     def findings(self, case: Case) -> Iterable[Finding]:
@@ -65,6 +65,18 @@ class ScriptText(Check):
                 cause=f"beside {_name(job)} lies {hides}: whoever imports {name}, torch too, gets "
                 "that in place of the module of Python or torch",
                 fix=f"rename {shown_line(job.hides[0])}",
+            )
+        elif job.script.nodes and job.nodes not in {0, *(one.number for one in job.script.nodes)}:
+            told = job.script.nodes[0]
+            yield self.slows(
+                head,
+                f"num_nodes={told.number}",
+                Kind.RANKS_NEVER_MET,
+                cause=f"{_name(job)} tells Lightning num_nodes={told.number} in line {told.line}, "
+                f"{shown_line(told.name)}, and the job has {job.nodes} nodes: it ends there, or "
+                "each rank trains alone",
+                fix=f"give {shown_line(told.name)} num_nodes={job.nodes}, or "
+                'int(os.environ["NNODES"]), which a launch sets',
             )
         else:
             yield self.passed(head, "reads well")

@@ -146,6 +146,14 @@ SCRIPTS = (
         ),
     ),
     Fault(
+        "script",
+        "the script tells Lightning another number of nodes",
+        "slows",
+        lambda case: launching(
+            case, "import lightning as L\nL.Trainer(devices=1, num_nodes=1)", nodes=2
+        ),
+    ),
+    Fault(
         "interface-names",
         "the script, which runs on it alone, sets an interface that it does not have",
         "stops",
