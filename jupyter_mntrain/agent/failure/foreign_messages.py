@@ -154,6 +154,7 @@ MESSAGES: tuple[Row, ...] = (
         r"Repo id must be .*'[./~][^']*'|Incorrect path_or_model_id: '[./~]",
         Kind.NO_FILE,
     ),
+    Row(r"Primary config directory not found", Kind.NO_FILE),
     Row(
         r"Error no file named \S+|does not appear to have a file named",
         Kind.NO_FILE,

@@ -109,9 +109,11 @@ class RankEnding:
         """Why it failed; ``None`` if it did not, or torchrun ended it because of another rank."""
         found = self._told() or self._escaped() or self._of_failure()
         escaped = self._record.escaped if self._record is not None else None
-        if found is None or found.kind is not Kind.NO_FILE or escaped is None:
-            return found
-        fix = fix_of_missing(escaped.line, self._directory)
+        return found if found is None or escaped is None else self._sent(found, escaped.line)
+
+    def _sent(self, found: Problem, message: str) -> Problem:
+        """The same with what sends a file that it is about."""
+        fix = fix_of_missing(message, self._directory) if found.kind is Kind.NO_FILE else None
         return found if fix is None else msgspec.structs.replace(found, fix=fix)
 
     def _told(self) -> Problem | None:
@@ -161,7 +163,7 @@ class RankEnding:
                 detail=detail,
             )
         if (error := hydra_error(self._lines)) is not None:
-            return _foreign(error, detail)
+            return self._sent(_foreign(error, detail), error)
         said = last_spoken(self._lines)
         if self._record is None and (error := last_error(self._lines)):
             return _foreign(error, detail)

@@ -1,8 +1,11 @@
-"""Own imports: what a script imports from its own folder. Pure but for looking there."""
+"""Own imports: what a script imports from its own folder, and where Hydra finds its configuration.
+Pure but for looking there.
+"""
 
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +26,23 @@ def own_imports(source: str, folder: Path) -> list[str]:
     except (SyntaxError, ValueError):
         return []
     return sorted(name for name in names - LOADED_BEFORE if is_module(folder, name))
+
+
+def config_folder(source: str, folder: Path) -> Path | None:
+    """The folder that ``@hydra.main(config_path="…")`` names, from the script's, if it is there."""
+    try:
+        calls = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Call)]
+    except (SyntaxError, ValueError):
+        return None
+    for call in calls:
+        if ast.unparse(call.func) not in ("hydra.main", "hydra.initialize"):
+            continue
+        given = [one.value for one in call.keywords if one.arg == "config_path"] or call.args[:1]
+        match given:
+            case [ast.Constant(value=str() as name)] if name and not Path(name).is_absolute():
+                place = Path(os.path.normpath(folder / name))
+                return place if place.is_dir() else None
+    return None
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.launch.project.own_imports import own_imports
+from jupyter_mntrain.launch.project.own_imports import config_folder, own_imports
 from jupyter_mntrain.launch.project.stage import (
     LIMIT_BYTES,
     Listing,
@@ -144,6 +144,12 @@ def _of_names(program: Path) -> Chosen | None:
 
 
 def _of_imports(source: str, folder: Path, what: str) -> Chosen | None:
+    folder = folder.resolve()
+    configs = config_folder(source, folder)
+    if configs is not None and folder != configs:
+        root = folder if configs.is_relative_to(folder) else configs.parent
+        if folder.is_relative_to(root):
+            return Chosen(root, f"{what} has its configuration in {configs.relative_to(root)}")
     return _chosen(folder, f"{what} imports", own_imports(source, folder), "from")
 
 

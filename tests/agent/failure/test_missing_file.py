@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.failure.rank_end import RankEnding
+from jupyter_mntrain.agent.failure.torchrun_log import Failure
 from jupyter_mntrain.launch.project.tree import BLOBS, Tree, blob_path, encode_tree, sha256_of
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -24,6 +25,7 @@ def told(
     has_project: bool = True,
     folder: str = "",
     text: str = "[Errno 2] No such file or directory: {!r}",
+    is_of_hydra: bool = False,
 ) -> str:
     attempt = tmp_path / "jobs" / "j1" / "attempt-1"
     attempt.mkdir(parents=True)
@@ -40,9 +42,14 @@ def told(
     (attempt / "command.json").write_text(json.dumps(command))
     named = named.replace("WORK", str(attempt / "work"))
     message = text.format(named)
-    raised = Raised("FileNotFoundError", "builtins", message, monotonic_s=1.0)
-    record = ExitRecord(pid=7, monotonic_s=1.0, is_over=True, escaped=raised)
-    problem = RankEnding(attempt, Rank(0), 0, record, None, ()).problem()
+    if is_of_hydra:  # it catches the exception, and exits
+        record = ExitRecord(pid=7, monotonic_s=1.0, is_over=True)
+        lines = (message, "Set the environment variable HYDRA_FULL_ERROR=1 for a stack trace.")
+        problem = RankEnding(attempt, Rank(0), 0, record, Failure(0, 1), lines).problem()
+    else:
+        raised = Raised("FileNotFoundError", "builtins", message, monotonic_s=1.0)
+        record = ExitRecord(pid=7, monotonic_s=1.0, is_over=True, escaped=raised)
+        problem = RankEnding(attempt, Rank(0), 0, record, None, ()).problem()
     assert problem is not None
     return problem.fix
 
@@ -75,6 +82,13 @@ def test_an_argument_that_a_library_does_not_find_is_named(
     work = tmp_path / "jobs" / "j1" / "attempt-1" / "work"
     found = told(tmp_path, named, *arguments, text=text.replace("WORK", str(work)))
     assert found == fix_of(Kind.NO_FILE, "unsent", path=named.removeprefix("./"))
+
+
+def test_the_configuration_that_hydra_does_not_find_is_named(tmp_path: Path):
+    work = tmp_path / "jobs" / "j1" / "attempt-1" / "work"
+    text = f"Primary config directory not found. Check that '{work}/conf' exists"
+    found = told(tmp_path, "", text=text, is_of_hydra=True)
+    assert found == fix_of(Kind.NO_FILE, "unsent", path="conf")
 
 
 @pytest.mark.parametrize("arguments", [("--mode", "train"), ("--x", "/train"), ("a=",), ()])

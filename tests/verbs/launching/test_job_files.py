@@ -69,6 +69,21 @@ def test_a_module_runs_by_its_name(launched) -> None:
             launched(*words)
 
 
+def test_the_configuration_that_hydra_reads_is_sent(launched, cluster, project) -> None:
+    for name in ("src/conf/c.yaml", "configs/c.yaml"):
+        (project / name).parent.mkdir(parents=True)
+        (project / name).write_text("lr: 1\n")
+    text = 'import hydra\n@hydra.main(config_path="{}")\ndef main(cfg): ...\n'
+    for path, entry, name in (
+        ("conf", "train.py", "conf/c.yaml"),
+        ("../configs", "src/train.py", "configs/c.yaml"),
+    ):
+        (project / "src" / "train.py").write_text(text.format(path))
+        spec, _ = launched("src/train.py")
+        assert (spec.entry, spec.files) == ((entry,), {})
+        assert cluster.projects[-1].names >= {entry, name}
+
+
 @pytest.mark.parametrize("named", [".", "./", "pkg/..", "../{}"])
 def test_a_working_directory_may_be_named_from_here(launched, project, named) -> None:
     spec, _ = launched("alone.py", "--workdir", named.format(project.name))
