@@ -4,10 +4,10 @@
 
 Needs root, for a simulated cluster of three nodes and a driver, which stays open, as a notebook
 does. Launches with and without the doctor alternate; the job, which sleeps, is stopped at once. The
-first one with it is told apart: by then no interpreter has told what it loads, and the ways between
-the nodes have not been tried, which the next ones do not do again. What the nodes were asked, and
-the ways where they were tried, are timed by themselves. Each time is printed once it is taken.
-"""
+first one with it is told apart: by then no interpreter has told what it loads, and the paths
+between the nodes have not been tried, which the next ones do not do again. What the nodes were
+asked, and the ways where they were tried, are timed by themselves. Each time is printed once it is
+taken."""
 
 from __future__ import annotations
 

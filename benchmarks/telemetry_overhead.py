@@ -128,7 +128,7 @@ def _bare_step(trainer: Trainer, step: int) -> None:
     loss, norm, votes = trainer.optimizer.total(loss, squares, wishes)
     if trainer.spikes.applies(step + 1, loss, norm):
         trainer.optimizer.update(norm)
-    trainer.meetings.after(step + 1)
+    trainer.syncs.after(step + 1)
     DeviceNumber(torch.cat([torch.stack([loss, norm]), votes])).read_all()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.metrics.thinned.prefix import Prefix
+from jupyter_mntrain.metrics.downsampled.prefix import Prefix
 
 CLIPBOARD = "\x1b]52;c;bm8=\x07"
 LINK = '\x1b]8;;javascript:x\x07\x1b]0;title\x07"><script>alert(1)</script>\x1b\\text\x1b]8;;\x1b\\'

@@ -40,7 +40,7 @@ FILES = (
     "tests/e2e/test_install.py",
     "tests/agent/http/test_device_routes.py",
     "tests/e2e/test_doctor.py",
-    "tests/agent/doubts/test_doubts.py",
+    "tests/agent/warnings/test_watch.py",
     "tests/faults/test_harmless.py",
     "tests/train/checkpoint/test_kills.py",
     "tests/agent/http/test_limits.py",

@@ -87,7 +87,7 @@ def test_importing_the_package_imports_nothing_heavy():
 def test_only_the_trainer_imports_torch():
     """One after the other in one process, which says after which of them it was there."""
     rooms = ("cluster.cluster", "verbs.table", "notebook.extension", "agent.main", "cli")
-    rooms += ("agent.attempt.keeper", "recipe.parse", "recipe.memory", "workload.workload")
+    rooms += ("agent.attempt.supervisor", "recipe.parse", "recipe.memory", "workload.workload")
     look = "print(*{'torch', 'transformers'} & sys.modules.keys())"
     code = [f"import jupyter_mntrain.{room}; print({room!r}, end=' '); {look}" for room in rooms]
     command = [sys.executable, "-c", "\n".join(["import sys", *code])]
@@ -105,6 +105,6 @@ def test_commands_and_completion_load_what_speaks_to_nodes_on_first_use(module):
     assert loaded.isdisjoint({"httpx", "cryptography", "zeroconf", "asyncio", "ssl", "matplotlib"})
 
 
-def test_a_keeper_starts_light():
-    loaded = modules_after("import jupyter_mntrain.agent.attempt.keeper")
+def test_a_supervisor_starts_light():
+    loaded = modules_after("import jupyter_mntrain.agent.attempt.supervisor")
     assert loaded.isdisjoint({"psutil", "msgspec", "tornado", "asyncio"})

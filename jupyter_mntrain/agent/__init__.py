@@ -1,1 +1,1 @@
-"""The daemon on every node, and the keeper of each attempt. Never imports torch."""
+"""The daemon on every node, and the supervisor of each attempt. Never imports torch."""

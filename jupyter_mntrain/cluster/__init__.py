@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster.job import Job
     from jupyter_mntrain.cluster.view.peer_book import PeerBook
     from jupyter_mntrain.launch.progress import Progress
+    from jupyter_mntrain.metrics.downsampled.rank_series import RankSeries
     from jupyter_mntrain.metrics.history import JobHistory
     from jupyter_mntrain.metrics.series import JobSeries
     from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary
-    from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
     from jupyter_mntrain.model.records.node import LinkMeasurement
     from jupyter_mntrain.model.records.node_view import Liveness, NodeView
 
@@ -67,7 +67,7 @@ __getattr__ = lazy_names(
         "NodeView": "jupyter_mntrain.model.records.node_view",
         "PeerBook": "jupyter_mntrain.cluster.view.peer_book",
         "Progress": "jupyter_mntrain.launch.progress",
-        "RankSeries": "jupyter_mntrain.metrics.thinned.rank_series",
+        "RankSeries": "jupyter_mntrain.metrics.downsampled.rank_series",
         "RankSummary": "jupyter_mntrain.metrics.summary",
         "StaticDiscovery": "jupyter_mntrain.cluster.discovery.discovery",
     },

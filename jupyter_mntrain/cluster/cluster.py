@@ -30,8 +30,8 @@ from jupyter_mntrain.model.records.node_view import NodeView
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
-    from jupyter_mntrain.cluster.examination.deep_step import ClusterTrial
     from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
+    from jupyter_mntrain.cluster.examination.smoke_step import ClusterTrial
     from jupyter_mntrain.cluster.handle.checkpoints import Checkpoints
     from jupyter_mntrain.cluster.handle.large_files import ClusterFiles
     from jupyter_mntrain.cluster.handle.usage import ClusterUsage
@@ -114,7 +114,7 @@ class Cluster:
 
     @cached_property
     def trial(self) -> ClusterTrial:
-        from jupyter_mntrain.cluster.examination.deep_step import ClusterTrial
+        from jupyter_mntrain.cluster.examination.smoke_step import ClusterTrial
 
         return ClusterTrial(self._driver, self._search, self._clock)
 
@@ -198,7 +198,7 @@ class Cluster:
 
         Args:
             job_id: any job of the run, or the beginning of its id.
-            spec: what to run, for other nodes and options; default: that of the job, but for an
+            spec: what to run, for other nodes and options; default: that of the job, except for an
                 acknowledgment that versions differ.
             steps: that the run is to make in all.
             settings: changes of the recipe, ``section.field=value``.

@@ -158,7 +158,7 @@ class Job:
             return self._metrics.summary
 
     def series(self, points: int = POINTS) -> JobSeries:
-        """The figures over time, thinned to ``points`` rows, with the summary."""
+        """The figures over time, downsampled to ``points`` rows, with the summary."""
         with self._metrics_lock:
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.whole(points)

@@ -24,7 +24,7 @@ from jupyter_mntrain.model.whereabouts import user_name
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.history.follower import JournalFollower
     from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
-    from jupyter_mntrain.cluster.preflight.examiner import TriedWays
+    from jupyter_mntrain.cluster.preflight.examiner import CachedPaths
 
 
 @dataclass(eq=False)
@@ -54,10 +54,10 @@ class DriverSession:
 
     # What launches, examines and follows is imported on first use: a list of nodes does without.
     @cached_property
-    def ways(self) -> TriedWays:
-        from jupyter_mntrain.cluster.preflight.examiner import TriedWays
+    def ways(self) -> CachedPaths:
+        from jupyter_mntrain.cluster.preflight.examiner import CachedPaths
 
-        return TriedWays(self.clock)
+        return CachedPaths(self.clock)
 
     def launcher(self, submitted_by: str = "") -> AgentLauncher:
         """What acts on jobs and links.

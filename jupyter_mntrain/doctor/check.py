@@ -42,7 +42,7 @@ class Examined(Record, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Of its ranks, but for what a launch sets."""
+        """Of its ranks, except for what a launch sets."""
         return {**(self.facts.environment if self.facts else {}), **self.given}
 
     @property
@@ -69,7 +69,7 @@ class Unsent(Record, frozen=True):
     part: str = ""
 
 
-class JobAhead(Record, frozen=True):
+class PendingJob(Record, frozen=True):
     """A job that is to be launched on the nodes of a case.
 
     Args:
@@ -119,7 +119,7 @@ class Case(Record, frozen=True):
 
     nodes: tuple[Examined, ...]
     paths: PathsFound = PathsFound()
-    job: JobAhead | None = None
+    job: PendingJob | None = None
     trial: JobTrial | None = None
     refused: Problem | None = None
     others: tuple[NodeInfo, ...] = ()

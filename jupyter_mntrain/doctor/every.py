@@ -76,7 +76,6 @@ from jupyter_mntrain.doctor.software import (
     TorchVersion,
 )
 from jupyter_mntrain.doctor.workload.contents import ImportedModules, SameContents, WholeModel
-from jupyter_mntrain.doctor.workload.deep_step import DeepStep
 from jupyter_mntrain.doctor.workload.hub_files import HubFiles
 from jupyter_mntrain.doctor.workload.job_paths import JobPaths
 from jupyter_mntrain.doctor.workload.scripts import (
@@ -86,6 +85,7 @@ from jupyter_mntrain.doctor.workload.scripts import (
     ScriptText,
     ScriptVariables,
 )
+from jupyter_mntrain.doctor.workload.smoke_step import SmokeStep
 
 EVERY: Final[Sequence[Check]] = (
     WritablePaths(),
@@ -151,7 +151,7 @@ EVERY: Final[Sequence[Check]] = (
     SameContents(),
     ImportedModules(),
     HubFiles(),
-    DeepStep(),
+    SmokeStep(),
     LaunchItself(),
     ScriptText(),
     ScriptVariables(),

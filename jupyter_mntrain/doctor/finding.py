@@ -97,7 +97,7 @@ def unexamined(node: str, why: Problem) -> Problem:
 
 
 def untried(nodes: Sequence[str], patience_s: float) -> Problem:
-    """What is said if a launch did not wait for the trials of the ways between its nodes."""
+    """What is said if a launch did not wait for the trials of the paths between its nodes."""
     return Problem(
         kind=Kind.SLOW_TO_ANSWER,
         cause=f"the network between the nodes was not tried within {patience_s:g} s",

@@ -181,7 +181,7 @@ NORMAL: Final = "power limit"
 class XidErrors(HardwareCheck):
     id = "gpu-xid"
     title = "Xid errors"
-    looks_at = "errors of GPUs in the kernel's log, but for those that programs make"
+    looks_at = "errors of GPUs in the kernel's log, except for those that programs make"
 
     def inspect(
         self,
@@ -239,7 +239,7 @@ class GpuMemoryErrors(NodeCheck):
 class GpuClocks(NodeCheck):
     id = "gpu-clocks"
     title = "GPU clocks"
-    looks_at = "what lowers the clocks of GPUs now, but for their power limit"
+    looks_at = "what lowers the clocks of GPUs now, except for their power limit"
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         gpus = chosen(node, [one for one in facts.gpus if not one.trouble])
@@ -265,7 +265,7 @@ class GpuClocks(NodeCheck):
 class GpuUsers(NodeCheck):
     id = "gpu-users"
     title = "GPU memory free"
-    looks_at = "other processes that hold memory of GPUs, but for jobs of this cluster"
+    looks_at = "other processes that hold memory of GPUs, except for jobs of this cluster"
     is_for_launch = False
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:

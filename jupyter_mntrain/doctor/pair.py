@@ -32,8 +32,8 @@ from jupyter_mntrain.plan.networks.unused_networks import UnusedNetwork, unused_
 
 
 def is_dialed(case: Case, trial: PathTrial) -> bool:
-    """Whether the job ahead connects this way: everybody to the head's store; Gloo from the higher
-    address to the lower one; NCCL both ways. Some job may connect any way.
+    """Whether the pending job connects this way: everybody to the head's store; Gloo from the
+    higher address to the lower one; NCCL both ways. Some job may connect any way.
     """
     job = case.job
     if job is None or not job.is_gloo or trial.peer == job.head:

@@ -114,6 +114,6 @@ def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
         cause = f"{', '.join(other)}: from here on the losses differ from those of an unbroken run"
         notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
     if rounded:
-        cause = f"{', '.join(rounded)}: losses equal those of an unbroken run but for rounding"
+        cause = f"{', '.join(rounded)}: losses equal those of an unbroken run except for rounding"
         notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
     return tuple(notes)

@@ -205,7 +205,7 @@ def recorder_environment(
 
     torch also writes the recorder, as a pickle, when a collective times out. torch warns of its
     older names, so they are not set: it knows the new ones since 2.9. NCCL's lines go into a file
-    for each rank, which the keeper bounds and copies warnings from.
+    for each rank, which the supervisor bounds and copies warnings from.
 
     Args:
         own: names of variables that are set already, maybe under torch's older names

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from jupyter_mntrain.metrics.downsampled.samples import UNKNOWN
 from jupyter_mntrain.metrics.summary import EventKind, JobEvent
-from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
@@ -23,7 +23,7 @@ MOST_TRAFFIC = 50
 
 def events_of(view: JobView, traffic: Sequence[JobEvent]) -> tuple[JobEvent, ...]:
     """Everything that happened to the newest attempt, oldest first."""
-    found = [*_turns(view), *_saves(view), *_changes(view), *_doubts(view), *traffic]
+    found = [*_turns(view), *_saves(view), *_changes(view), *_warnings(view), *traffic]
     return tuple(sorted(found, key=lambda one: one.time_s))
 
 
@@ -70,7 +70,7 @@ def _changes(view: JobView) -> Iterator[JobEvent]:
             yield JobEvent(kind="changed", time_s=one.time_s, step=one.step, label=label)
 
 
-def _doubts(view: JobView) -> Iterator[JobEvent]:
+def _warnings(view: JobView) -> Iterator[JobEvent]:
     """When it stalled or was slower than before, and what made its numbers doubtful."""
     for episode in view.episodes:
         if episode.problem.time_s is not None:

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jupyter_mntrain.metrics.thinned.attempt_lines import AttemptLines
-from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples
+from jupyter_mntrain.metrics.downsampled.attempt_lines import AttemptLines
+from jupyter_mntrain.metrics.downsampled.rank_series import RankSeries
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.metrics import (
@@ -94,7 +94,7 @@ class HistoryBuilder:
         return self._last_seq.get(node_id, 0)
 
     def load(self, node_id: NodeId, node: str, samples: NodeSamples) -> bool:
-        """Take what a node has thinned, in place of its lines up to ``samples.seq``.
+        """Take what a node has downsampled, in place of its lines up to ``samples.seq``.
 
         Returns:
             ``False`` when lines of it had been taken before, or it has nothing.

@@ -1,8 +1,8 @@
 """Recent: the steps that every headline figure of a running job is taken from.
 
 Recent steps ended within ``RECENT_S`` before the newest one ended; the newest always counts, and
-the first ones of an attempt never do. Where replicas meet after every so many steps, at least so
-many are recent, so that one meeting is among them. Rates are what these steps did over the time
+the first ones of an attempt never do. Where replicas sync after every so many steps, at least so
+many are recent, so that one sync is among them. Rates are what these steps did over the time
 from the first one's begin to the last one's end, with everything that stood between them.
 """
 

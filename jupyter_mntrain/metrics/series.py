@@ -1,4 +1,4 @@
-"""Job series: a job's history as columns of numbers, thinned to what a picture can show.
+"""Job series: a job's history as columns of numbers, downsampled to what a picture can show.
 
 One shape serves all: the whole history, what is new since a number, and what a saved notebook
 keeps. ``None`` in a column = the step does not say; NaN and infinity are there by name.
@@ -16,7 +16,7 @@ Column = tuple[Number | None, ...]
 
 
 class RankColumns(Record, frozen=True):
-    """One rank, a row per optimizer step (or per few, where they were thinned).
+    """One rank, a row per optimizer step (or per few, where they were downsampled).
 
     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
     the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from jupyter_mntrain.metrics.downsampled.samples import MOST_TEXTS
 from jupyter_mntrain.metrics.events import OtherTraffic
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.rows.columns import Table, page_columns
@@ -26,7 +27,6 @@ from jupyter_mntrain.metrics.series import (
 )
 from jupyter_mntrain.metrics.summarizer import summarize
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
-from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
 from jupyter_mntrain.metrics.trace.sent_messages import RecentMessages
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankEvaluation, RankStart, RankText
@@ -155,7 +155,7 @@ class SeriesBuilder:
         self._summary = summary
 
     def whole(self, points: int = POINTS) -> JobSeries:
-        """Everything, thinned to at most ``points`` rows per table; of very many ranks, fewer."""
+        """Everything, in at most ``points`` rows per table; of very many ranks, fewer."""
         tables = max(len(self._ranks), len(self._links))
         fewer = min(points, max(LEAST_POINTS, points * FINE_TABLES // max(1, tables)))
         return self._series(

@@ -234,7 +234,7 @@ class JobEvent(Record, frozen=True):
         end_s: Unix time; ``None`` = at a moment, or not over.
         step: of the checkpoint that was saved or resumed from; after which settings were changed.
         node: whose link had other traffic.
-        label: of a slow-down or warning, a few words; of changed settings, from what to what.
+        label: of a slowdown or warning, a few words; of changed settings, from what to what.
         problem: its cause and fix, where it is one.
         share: of other traffic: the most of the link's capacity, 0..1.
     """

@@ -58,7 +58,7 @@ class Recurring:
         """Seconds of the newest single steps that are not long ones, without warm-up."""
         self._sums: dict[str, float] = dict.fromkeys(KINDS, 0.0)
         self._usual = [0.0, 0]
-        """Seconds of all steps, and how many, where they were thinned."""
+        """Seconds of all steps, and how many, where they were downsampled."""
         self._found: dict[str, deque[tuple[int, float]]] = {
             kind: deque(maxlen=KEPT_PAUSES) for kind in KINDS
         }

@@ -144,8 +144,8 @@ every stream began with all jobs and their files.
 
 DEFAULT_PORT = 8765
 LAST_PORT = 65535
-STOP_GRACE_S = tunables.seconds("keeper.stop_grace_s")
-FAILURE_GRACE_S = tunables.seconds("keeper.failure_grace_s")
+STOP_GRACE_S = tunables.seconds("supervisor.stop_grace_s")
+FAILURE_GRACE_S = tunables.seconds("supervisor.failure_grace_s")
 LONGEST_GRACE_S = 3600.0
 """Longest time between SIGTERM and SIGKILL that a person may choose for `stop`."""
 SERVICE_TYPE = "_mntrain._tcp.local."
@@ -312,7 +312,7 @@ class JobDeleted(Record, frozen=True, tag_field="kind", tag="gone"):
 
 
 class Goodbye(Record, frozen=True, tag_field="kind", tag="goodbye"):
-    """The agent is shutting down; its jobs continue under their keepers."""
+    """The agent is shutting down; its jobs continue under their supervisors."""
 
     reason: str
 

@@ -20,7 +20,7 @@ NODE_VARIABLE = "MNTRAIN_NODE"
 METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
 """Directory that a rank writes its samples to; unset outside of a job.
 
-It is in the attempt's own directory, so the keeper identifies the attempt's processes by it,
+It is in the attempt's own directory, so the supervisor identifies the attempt's processes by it,
 whatever their name and parent."""
 
 CHECKPOINT_VARIABLE = "MNTRAIN_CHECKPOINT_DIR"

@@ -53,7 +53,7 @@ class MntrainError(Exception):
         fix: str | None = None,
         node: str | None = None,
     ) -> None:
-        # Imported here to keep the keeper small: it imports errors and raises none.
+        # Imported here to keep the supervisor small: it imports errors and raises none.
         from jupyter_mntrain.model.failure.problem import Problem
 
         self.left_behind: tuple[str, ...] = ()

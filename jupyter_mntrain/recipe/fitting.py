@@ -56,7 +56,7 @@ def fit(recipe: Recipe, seats: Sequence[Seat], kept: Mapping[str, str]) -> Fit:
     Args:
         kept: what is chosen already. Attention, loss and compilation are chosen anew where a node
             cannot do them, and a plan where it was made for another number of ranks: the losses are
-            equal but for rounding.
+            equal except for rounding.
     """
     chosen = {name: value for name, value in kept.items() if is_open(recipe, name)}
     if not _is_for(settled(recipe, chosen), len(seats)):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.recipe.orders import rank_of_stage
+from jupyter_mntrain.recipe.instructions import rank_of_stage
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 
@@ -17,7 +17,7 @@ class Grid(Record, frozen=True):
     """Data-parallel pipelines: ``replicas`` x ``shards`` of them.
 
     Ranks that hold the same layers have adjacent numbers, so that they share a node if it has
-    enough ranks; the shards of one set of weights are adjacent first. Of replicas that meet rarely,
+    enough ranks; the shards of one set of weights are adjacent first. Of replicas that sync rarely,
     the ranks of each are adjacent instead.
     """
 
@@ -26,7 +26,7 @@ class Grid(Record, frozen=True):
     replicas: int = 1
     shards: int = 1
     is_apart: bool = False
-    """Whether replicas meet rarely."""
+    """Whether replicas sync rarely."""
 
     @property
     def width(self) -> int:
@@ -142,7 +142,7 @@ class Grid(Record, frozen=True):
 def make_grid(recipe: Recipe, ranks: int) -> Grid:
     """Arrange this number of ranks as a recipe says."""
     section = recipe.data_parallel
-    return Grid(ranks, section.replicas, section.shards, is_apart=section.meets_rarely)
+    return Grid(ranks, section.replicas, section.shards, is_apart=section.syncs_rarely)
 
 
 def _differ(hosts: Sequence[str], ranks: Sequence[int]) -> bool:

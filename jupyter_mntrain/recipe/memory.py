@@ -22,8 +22,8 @@ from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import in_home
+from jupyter_mntrain.recipe.instructions import counts_without_links
 from jupyter_mntrain.recipe.layout import Layout, lay_out
-from jupyter_mntrain.recipe.orders import counts_without_links
 from jupyter_mntrain.recipe.parse import check, preset_config
 from jupyter_mntrain.recipe.schedules import BATCHED, KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import (
@@ -143,11 +143,11 @@ def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
 
 
 def outer_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
-    """Bytes in host memory of what replicas that meet rarely keep between meetings: the weights of
+    """Bytes in host memory of what replicas that sync rarely keep between syncs: the weights of
     the last one, and their momentum, in float32; and of a fragment that is under way.
     """
     section = recipe.data_parallel
-    if not section.meets_rarely:
+    if not section.syncs_rarely:
         return 0
     values = sum(map(math.prod, parameters))
     copies = 2 if section.outer_momentum else 1
@@ -211,7 +211,7 @@ class MemoryEstimate(Record, frozen=True):
     """Of the largest weight in 4 bits, while it is computed with: its values, and what they are
     made from."""
     host: int = 0
-    """Not part of the total: offloaded activations, and what is kept between rare meetings."""
+    """Not part of the total: offloaded activations, and what is kept between rare syncs."""
 
     @property
     def total(self) -> int:
@@ -601,7 +601,7 @@ def gpu_overhead(
     ranks = layout.world_size * parallel.width
     groups = (ranks > 1) + (parallel.replicas > 1) + (parallel.shards > 1)
     groups += parallel.width > 1 and layout.world_size > 1
-    groups += parallel.meets_rarely and parallel.shards > 1
+    groups += parallel.syncs_rarely and parallel.shards > 1
     # One communicator per direction with each neighbor, where there are any.
     is_batched = recipe.schedule in BATCHED
     trains_tied = is_tied and recipe.trains_tied

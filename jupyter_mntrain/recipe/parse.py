@@ -31,7 +31,7 @@ from jupyter_mntrain.recipe.combinations import (
     check_stop_after,
     check_tied,
 )
-from jupyter_mntrain.recipe.orders import check_counts
+from jupyter_mntrain.recipe.instructions import check_counts
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import (
     ModelSection,
@@ -39,7 +39,7 @@ from jupyter_mntrain.recipe.sections import (
     Recipe,
     check_adapters,
     check_checkpoint,
-    check_meetings,
+    check_syncs,
 )
 
 MOST_KNOWN = 64
@@ -184,7 +184,7 @@ def recipe_from(raw: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     check_data(recipe)
     check_memory(recipe)
     check_overfitting(recipe)
-    check_meetings(recipe.data_parallel, recipe.evaluation)
+    check_syncs(recipe.data_parallel, recipe.evaluation)
     check_prompts(recipe)
     check_stop_after(recipe)
     check_keep_best(recipe)

@@ -262,7 +262,7 @@ def nf4_bytes(linear: LinearShape, width: int) -> int:
     """
     values = math.prod(linear)
     scales = values // NF4_BLOCK
-    # Of a byte each, but for the scales of the scales, their mean and the 16 values themselves.
+    # Of a byte each, except for the scales of the scales, their mean and the 16 values themselves.
     return values // 2 + scales + width * (scales // nf4_scale_block(linear) + 1 + NF4_VALUES)
 
 
@@ -410,16 +410,16 @@ class ReportSection(UserRecord, frozen=True):
     prometheus_address: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
 
 
-# The section of data parallelism, and what replicas that meet rarely exclude. Pure.
+# The section of data parallelism, and what replicas that sync rarely exclude. Pure.
 
 
 BLOCK, SCALE_BYTES = 1024, 4
 """Values that are sent as int8 with a scale in common, and its bytes."""
 
 SENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + SCALE_BYTES / BLOCK}
-"""Bytes per value at a meeting of replicas."""
+"""Bytes per value at a sync of replicas."""
 
-OF_MEETINGS = (
+OF_SYNCS = (
     *("outer_learning_rate", "outer_momentum", "sync_dtype"),
     *("sync_fragments", "sync_delay"),
 )
@@ -439,10 +439,10 @@ class DataParallelSection(UserRecord, frozen=True):
     every so many steps, and after the last one (DiLoCo, arXiv 2311.08105): for replicas with a slow
     network between them. The ranks of a replica then follow each other, so that nodes hold whole
     ones. SGD with Nesterov momentum, by ``outer_learning_rate`` and ``outer_momentum``, takes the
-    mean of the differences to the weights of the last meeting, which are sent in ``sync_dtype``:
+    mean of the differences to the weights of the last sync, which are sent in ``sync_dtype``:
     as ``int8``, with a scale for every :data:`BLOCK` of them.
 
-    With ``sync_fragments`` above 1, the weights meet in so many fragments one after another, each
+    With ``sync_fragments`` above 1, the weights sync in so many fragments one after another, each
     once in ``sync_every`` steps (arXiv 2501.18512). With ``sync_delay`` above 0, an average is made
     behind computing, and taken so many steps after the differences were.
     """
@@ -463,30 +463,30 @@ class DataParallelSection(UserRecord, frozen=True):
         return self.replicas * self.shards
 
     @property
-    def meets_rarely(self) -> bool:
-        """Whether replicas train apart between meetings; else they sum gradients in every step."""
+    def syncs_rarely(self) -> bool:
+        """Whether replicas train apart between syncs; else they sum gradients in every step."""
         return self.sync_every > 0
 
     @property
     def fragment_steps(self) -> int:
-        """Steps from the meeting of one fragment to that of the next; 0 without rare meetings."""
+        """Steps from the sync of one fragment to that of the next; 0 without rare syncs."""
         return self.sync_every // self.sync_fragments
 
     def fragment_due(self, step: int) -> int | None:
-        """Number of the fragment that meets after ``step`` steps, if one does."""
-        if not (self.meets_rarely and step) or step % self.fragment_steps:
+        """Number of the fragment that is synced after ``step`` steps, if one does."""
+        if not (self.syncs_rarely and step) or step % self.fragment_steps:
             return None
         return (step // self.fragment_steps - 1) % self.sync_fragments
 
     @property
     def sent_bytes(self) -> float:
-        """Bytes per value that replicas average at a meeting."""
+        """Bytes per value that replicas average at a sync."""
         return SENT_BYTES[self.sync_dtype]
 
     @property
     def sums_gradients(self) -> bool:
         """Whether pipelines sum gradients in every step."""
-        return self.shards > 1 or (self.replicas > 1 and not self.meets_rarely)
+        return self.shards > 1 or (self.replicas > 1 and not self.syncs_rarely)
 
     @property
     def given(self) -> str:
@@ -495,53 +495,51 @@ class DataParallelSection(UserRecord, frozen=True):
         return " x ".join(f"data_parallel.{name} = {n}" for name, n in sizes.items() if n > 1)
 
 
-def check_meetings(section: DataParallelSection, evaluation: EvaluationSection) -> None:
-    """Refuse a single replica that meets others, an outer optimizer without meetings, and
+def check_syncs(section: DataParallelSection, evaluation: EvaluationSection) -> None:
+    """Refuse a single replica that syncs with others, an outer optimizer without syncs, and
     evaluations between them.
 
     Raises:
         RecipeError: naming the field and what to change.
     """
     every, usual = section.sync_every, DataParallelSection()
-    of_meetings = [one for one in OF_MEETINGS if getattr(section, one) != getattr(usual, one)]
+    of_syncs = [one for one in OF_SYNCS if getattr(section, one) != getattr(usual, one)]
     given = f"data_parallel.sync_every = {every}"
-    if section.replicas == 1 and (section.meets_rarely or of_meetings):
-        fields = (["sync_every"] if section.meets_rarely else []) + of_meetings
-        cause = f"data_parallel.{fields[0]}: a single replica has no other to meet"
+    if section.replicas == 1 and (section.syncs_rarely or of_syncs):
+        fields = (["sync_every"] if section.syncs_rarely else []) + of_syncs
+        cause = f"data_parallel.{fields[0]}: a single replica has no other to sync with"
         fix = f"set data_parallel.replicas, for example to 2, or leave {_listed(fields)} out"
         raise RecipeError(cause, fix=fix)
-    if not section.meets_rarely:
-        if of_meetings:
-            cause = (
-                f"data_parallel.{of_meetings[0]}: replicas sum gradients in every step, because "
-            )
+    if not section.syncs_rarely:
+        if of_syncs:
+            cause = f"data_parallel.{of_syncs[0]}: replicas sum gradients in every step, because "
             cause += "data_parallel.sync_every is 0"
-            fix = f"set sync_every, for example to 50, or leave {_listed(of_meetings)} out"
+            fix = f"set sync_every, for example to 50, or leave {_listed(of_syncs)} out"
             raise RecipeError(cause, fix=fix)
         return
     _check_fragments(section)
     between = evaluation.interval_steps
     if between % every:
         cause = f"evaluation.interval_steps = {between}: with {given} the replicas have different "
-        cause += "weights between meetings"
+        cause += "weights between syncs"
         nearest = max(1, round(between / every)) * every
         raise RecipeError(cause, fix=f"use a multiple of {every}, for example {nearest}")
 
 
 def _check_fragments(section: DataParallelSection) -> None:
     """Refuse fragments that do not share the steps evenly, and averages that are taken later than
-    the next fragment meets.
+    the next fragment syncs.
     """
     every, fragments, delay = section.sync_every, section.sync_fragments, section.sync_delay
     given = f"data_parallel.sync_every = {every}"
     if every % fragments:
         cause = f"data_parallel.sync_fragments = {fragments}: {given} is no multiple of it, and "
-        cause += "fragments meet at equal intervals"
+        cause += "fragments sync at equal intervals"
         nearest = max(1, round(every / fragments)) * fragments
         fitting = max(one for one in range(1, fragments) if every % one == 0)
         raise RecipeError(cause, fix=f"use {fitting} fragments, or sync_every = {nearest}")
     if delay >= section.fragment_steps:
-        cause = f"data_parallel.sync_delay = {delay}: the next fragment meets "
+        cause = f"data_parallel.sync_delay = {delay}: the next fragment syncs "
         cause += f"{section.fragment_steps} step{'s' * (section.fragment_steps > 1)} later, with "
         cause += f"{given} and sync_fragments = {fragments}"
         raise RecipeError(cause, fix=f"use at most {section.fragment_steps - 1}")
@@ -826,7 +824,7 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def trains_adapters(self) -> bool:
-        """Whether adapters are trained, and the weights beside them are frozen, but for
+        """Whether adapters are trained, and the weights beside them are frozen, except for
         ``adapters.train_whole``.
         """
         return self.adapters.rank > 0

@@ -84,7 +84,7 @@ class JobFeed:
         self._watchers.pop(send, None)
 
     def series(self, stream: str, since: int, points: int | None) -> JobSeries:
-        """Rows after ``since`` of ``stream``, else all rows, thinned to ``points``."""
+        """Rows after ``since`` of ``stream``, else all rows, downsampled to ``points``."""
         if stream == self._builder.stream and since > 0:
             return self._builder.since(since)
         return self._builder.whole() if points is None else self._builder.whole(points)

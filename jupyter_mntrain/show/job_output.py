@@ -54,7 +54,7 @@ def saved_bundle(cluster: str, entry: JobEntry, series: JobSeries, now_s: float)
     without what it trains on: notebooks are given to others.
 
     Args:
-        series: thinned to :func:`saved_points`.
+        series: downsampled to :func:`saved_points`.
     """
     kept = msgspec.structs.replace(series, summary=without_forecast(series.summary), data=None)
     return JobBundle(

@@ -77,7 +77,7 @@ def shown_stacks(
 
 
 def stacks_text(shown: ShownStacks) -> str:
-    """All of it as plain text, but for other threads."""
+    """All of it as plain text, except for other threads."""
     problems = [*([shown.problem] if shown.problem else []), *shown.silent]
     ranks = [f"{one.said}\n{one.text}" for one in shown.ranks]
     return "\n\n".join([*map(str, problems), *filter(None, [shown.nothing]), *ranks])

@@ -91,7 +91,7 @@ def _for_these_ranks(recipe: Recipe) -> Recipe:
             f"{ranks} of {whole} ranks are left, so {now.replicas} of {before.replicas} replicas "
         )
         left += f"go on, each of {ranks // now.replicas}"
-        left += ", without meetings" if before.meets_rarely and not now.meets_rarely else ""
+        left += ", without syncs" if before.syncs_rarely and not now.syncs_rarely else ""
         print(f"data parallel: {left}", flush=True)  # noqa: T201 - the job's log
     return fitted
 

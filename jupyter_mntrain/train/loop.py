@@ -27,7 +27,7 @@ from jupyter_mntrain.train.choosing import settle
 from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.held_memory import check_memory, refuse_full_host
 from jupyter_mntrain.train.model.stages import DTYPES
-from jupyter_mntrain.train.optimizer.diloco import Meetings
+from jupyter_mntrain.train.optimizer.diloco import OuterSyncs
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import Spikes
 from jupyter_mntrain.train.pipeline.changing import SettingChanges
@@ -131,7 +131,7 @@ class Trainer:
         self.optimizer = Optimizer(recipe, *own, groups.replica, self.pipeline.split())
         refuse_full_host(recipe, ready.config, world, self.pipeline.stage_shapes())
         parts = (recipe, groups, self.pipeline, self.optimizer, self.meter)
-        self.meetings = Meetings(*parts, recorder.progress)
+        self.syncs = OuterSyncs(*parts, recorder.progress)
 
         self.output = ModelExport(recipe, world, ready.config, ready.tokens, say=say)
         self.output.refuse()  # now, not at the end
@@ -139,9 +139,9 @@ class Trainer:
         # Resume from the newest checkpoint of an earlier attempt, if any.
         self.spikes = Spikes(recipe.train, say)
         run = (recipe, world, recorder, ready.digests, ready.grid, self.pipeline)
-        learned = (self.meetings, self.spikes)
+        learned = (self.syncs, self.spikes)
         self.checkpoints = Checkpointing(*run, *learned, self._figures, say)
-        users = (self.optimizer, self.meetings, self.checkpoints, self.evaluation, self.output)
+        users = (self.optimizer, self.syncs, self.checkpoints, self.evaluation, self.output)
         self.changes = SettingChanges(world, recorder, (self, *users), say)
         self.first_step = self.checkpoints.resume(self.optimizer, checksums)
         if self.checkpoints.directory is not None and world.local_rank == 0:
@@ -167,7 +167,7 @@ class Trainer:
             return self._run(reports)
 
     def _run(self, reports: Reports) -> TrainResult:
-        if self.evaluation.held_out is not None and self.meetings.is_over(self.first_step):
+        if self.evaluation.held_out is not None and self.syncs.is_over(self.first_step):
             loss = self._evaluate(self.first_step)
             # An earlier attempt has reported this evaluation already if it was due then.
             if not (self.first_step and self.evaluation.is_due(self.first_step)):
@@ -193,7 +193,7 @@ class Trainer:
             if self._save(steps_done, evaluated, is_last=is_over):
                 break
         self.checkpoints.close()
-        self.meetings.end(steps_done, is_written=self.output.directory is not None)
+        self.syncs.end(steps_done, is_written=self.output.directory is not None)
         figures = self.checkpoints.figures_after(steps_done)
         self.output.write(self.pipeline.written_once(), figures, self.recorder.progress)
         self.checkpoints.finish_copies()
@@ -246,7 +246,7 @@ class Trainer:
         else:
             self.optimizer.skip()
         updated = mark()
-        self.meetings.after(step + 1)
+        self.syncs.after(step + 1)
         end = mark()
 
         marks = StepMarks(self._before, begin, passed, squared, agreed, updated, end)
@@ -335,7 +335,7 @@ class Trainer:
         return stops
 
     def _evaluate(self, step: int) -> float:
-        with self.meetings.common(step):
+        with self.syncs.common(step):
             loss = self.evaluation.measure(step)
             self._refuse_nan("evaluation-loss", step, {"loss": loss, "grad_norm": 0.0})
             self.evaluation.write_samples(step)
@@ -346,7 +346,7 @@ class Trainer:
         rank, layout = self.world.rank, ready.layout
         place = ready.grid.place_of(rank)
         if rank == 0:
-            for line in ready.introduction(self.meetings):
+            for line in ready.introduction(self.syncs):
                 say(line)
         dist.barrier()  # ranks measure their peak at the same time, as they will train
         if self.pipeline.note and rank == 0:

@@ -85,15 +85,15 @@ class Prepared:
     reports: Sequence[Report] = ()
     """Every rank's report, by rank."""
 
-    def introduction(self, meetings: object) -> Iterator[str]:
+    def introduction(self, syncs: object) -> Iterator[str]:
         """What the log says first: the ranks, the data and what is trained.
 
         Args:
-            meetings: of replicas, in words; empty if they sum gradients in every step.
+            syncs: of replicas, in words; empty if they sum gradients in every step.
         """
         yield topology(self.reports)
         if self.grid.width > 1:
-            yield f"data parallel: {self.grid}{meetings}"
+            yield f"data parallel: {self.grid}{syncs}"
             hosts = [report.host for report in self.reports]
             if note := self.grid.spread_replicas(hosts):
                 yield str(note)

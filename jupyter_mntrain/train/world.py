@@ -144,7 +144,7 @@ class Groups:
         rank: in the job.
         pipeline: the ranks of its pipeline.
         replicas: the ranks with the same weights; ``None`` if there are no replicas.
-        replica: the ranks of its replica, if replicas meet rarely; else ``None``.
+        replica: the ranks of its replica, if replicas sync rarely; else ``None``.
         shards: the ranks that share the same sharded weights; ``None`` without sharding.
         directions: from and to each neighbor in the pipeline; empty if its schedule needs none.
     """

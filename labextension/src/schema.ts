@@ -45,7 +45,7 @@ export type Kind =
   | "host-key"
   | "in-kernel"
   | "jobs-running"
-  | "keeper-lost"
+  | "supervisor-lost"
   | "killed"
   | "link-blocked"
   | "link-down"
@@ -1989,7 +1989,7 @@ export interface EventMark {
  *         end_s: Unix time; ``None`` = at a moment, or not over.
  *         step: of the checkpoint that was saved or resumed from; after which settings were changed.
  *         node: whose link had other traffic.
- *         label: of a slow-down or warning, a few words; of changed settings, from what to what.
+ *         label: of a slowdown or warning, a few words; of changed settings, from what to what.
  *         problem: its cause and fix, where it is one.
  *         share: of other traffic: the most of the link's capacity, 0..1.
  *
@@ -2055,7 +2055,7 @@ export interface OffPlanCause {
   planned_s?: number | null;
 }
 /**
- * One rank, a row per optimizer step (or per few, where they were thinned).
+ * One rank, a row per optimizer step (or per few, where they were downsampled).
  *
  *     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
  *     the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this

@@ -37,7 +37,7 @@ def test_marks_that_a_terminal_lacks_are_others(encoding: str, printed: str) -> 
 
 
 def said(source: str) -> set[str]:
-    """The characters of a module's strings, but for those that only document it."""
+    """The characters of a module's strings, except for those that only document it."""
     tree = ast.parse(source)
     documents = {
         id(one.value)

@@ -39,7 +39,7 @@ LATER: tuple[str, ...] = (
     "rank runs out of GPU memory",
     "rank ends early with exit code 0",
     "torchrun gets SIGKILL",
-    "the attempt's keeper gets SIGKILL",
+    "the attempt's supervisor gets SIGKILL",
     "rank gets SIGSTOP",
     "rank is stuck in its own code",
     "the training interface goes down on a node",

@@ -34,7 +34,7 @@ def healthy() -> Case:
 
 
 def changed(case: Case, at: int = 1, **fields: Any) -> Case:
-    """The same, but for these facts of one node."""
+    """The same, except for these facts of one node."""
 
     def change(node: Examined) -> Examined:
         assert node.facts is not None
@@ -44,7 +44,7 @@ def changed(case: Case, at: int = 1, **fields: Any) -> Case:
 
 
 def with_path(case: Case, use: PathUse, at: int = 1, **fields: Any) -> Case:
-    """The same, but for one path of one node."""
+    """The same, except for one path of one node."""
     facts = case.nodes[at].facts
     assert facts is not None
     paths = tuple(
@@ -54,7 +54,7 @@ def with_path(case: Case, use: PathUse, at: int = 1, **fields: Any) -> Case:
 
 
 def with_inventory(case: Case, at: int = 1, **fields: Any) -> Case:
-    """The same, but for what one node is."""
+    """The same, except for what one node is."""
 
     def change(node: Examined) -> Examined:
         inventory = msgspec.structs.replace(node.info.inventory, **fields)
@@ -65,7 +65,7 @@ def with_inventory(case: Case, at: int = 1, **fields: Any) -> Case:
 
 
 def with_hardware(case: Case, at: int = 1, **fields: Any) -> Case:
-    """The same, but for the hardware of one node."""
+    """The same, except for the hardware of one node."""
     facts = case.nodes[at].facts
     assert facts is not None
     return changed(case, at, hardware=msgspec.structs.replace(facts.hardware, **fields))

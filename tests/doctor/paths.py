@@ -79,7 +79,7 @@ def blocked_path(target: PathTarget) -> PathTrial:
 
 
 def with_trial(case: Case, node: str, peer: str, **fields: Any) -> Case:
-    """The same, but for what one node found of the way to another."""
+    """The same, except for what one node found of the way to another."""
     trials = tuple(
         msgspec.structs.replace(one, **fields) if (one.node, one.peer) == (node, peer) else one
         for one in case.paths.trials
@@ -88,7 +88,7 @@ def with_trial(case: Case, node: str, peer: str, **fields: Any) -> Case:
 
 
 def with_heard(case: Case, node: str, **fields: Any) -> Case:
-    """The same, but for what one node saw while it listened."""
+    """The same, except for what one node saw while it listened."""
     heard = msgspec.structs.replace(case.paths.heard.get(node, PathHeard()), **fields)
     return with_paths(case, heard=case.paths.heard | {node: heard})
 

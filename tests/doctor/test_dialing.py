@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.doctor.check import Case, JobAhead
+from jupyter_mntrain.doctor.check import Case, PendingJob
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.pair import is_dialed
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -32,12 +32,12 @@ def test_who_connects_to_whom(source: str, address: str, head: str, gloo: bool):
         address=address,
         tries=(PortTry(port=1024),),
     )
-    assert is_dialed(Case(nodes=(), job=JobAhead(head=head, is_gloo=True)), way) is gloo
-    assert is_dialed(Case(nodes=(), job=JobAhead(head=head)), way)
+    assert is_dialed(Case(nodes=(), job=PendingJob(head=head, is_gloo=True)), way) is gloo
+    assert is_dialed(Case(nodes=(), job=PendingJob(head=head)), way)
     assert is_dialed(Case(nodes=()), way)
 
 
-def found(case: Case, job: JobAhead | None) -> list[tuple[str, str, Kind]]:
+def found(case: Case, job: PendingJob | None) -> list[tuple[str, str, Kind]]:
     """Level, check and kind of all that is wrong."""
     return [
         (one.level, one.check, one.problem.kind)
@@ -46,17 +46,17 @@ def found(case: Case, job: JobAhead | None) -> list[tuple[str, str, Kind]]:
     ]
 
 
-GLOO, NCCL = JobAhead(head="wopr", is_gloo=True), JobAhead(head="wopr")
+GLOO, NCCL = PendingJob(head="wopr", is_gloo=True), PendingJob(head="wopr")
 
 
 @pytest.mark.parametrize(("job", "level"), [(GLOO, "slows"), (NCCL, "stops"), (None, "stops")])
-def test_a_firewall_on_a_way_that_nobody_dials_stops_nothing(job: JobAhead | None, level: str):
+def test_a_firewall_on_a_way_that_nobody_dials_stops_nothing(job: PendingJob | None, level: str):
     case = blocked(healthy(), "muthur", "hal")
     assert found(case, job) == [(level, "reachable", Kind.ONE_WAY_LINK)]
 
 
 @pytest.mark.parametrize(("job", "level"), [(GLOO, "slows"), (NCCL, "stops"), (None, "stops")])
-def test_nor_does_one_on_a_part_of_the_ports(job: JobAhead | None, level: str):
+def test_nor_does_one_on_a_part_of_the_ports(job: PendingJob | None, level: str):
     case = blocked(healthy(), "muthur", "hal", ports=(HIGH,))
     assert found(case, job) == [(level, "port-range", Kind.PORT_BLOCKED)]
 
@@ -69,5 +69,5 @@ def test_both_ways_are_more_than_one():
 @pytest.mark.parametrize(("peer", "levels"), [("wopr", ["stops"]), ("hal", [])])
 def test_of_a_jobs_own_port_only_the_heads_counts(peer: str, levels: list[str]):
     case = blocked(healthy(), "muthur", peer, ports=(RENDEZVOUS,))
-    job = JobAhead(head="wopr", is_gloo=True, port=RENDEZVOUS)
+    job = PendingJob(head="wopr", is_gloo=True, port=RENDEZVOUS)
     assert [level for level, _, _ in found(case, job)] == levels

@@ -57,7 +57,7 @@ def test_a_name_server_that_does_not_answer_and_a_disk_that_fills_are_named(lab:
     host, other = lab.host("node1"), lab.host("node2")
     names = host.run(["cat", "/etc/resolv.conf"]).stdout
     hosts = host.run(["cat", "/etc/hosts"]).stdout
-    # The hosts share this machine's disks, but for what is mounted on one of them.
+    # The hosts share this machine's disks, except for what is mounted on one of them.
     done = other.run(["find", str(other.home), "-type", "d", "-name", "jobs"])
     runs = f"{Path(done.stdout.split()[0]).parent}/runs"
     run_on(other, "mkdir", "-p", runs)

@@ -152,11 +152,11 @@ class Bench:
             host, lambda pid, env: is_torchrun(_words(pid).split()) and "RANK" not in env
         )
 
-    def keeper(self, host: Host) -> int:
+    def supervisor(self, host: Host) -> int:
         return next(
             pid
             for pid in host.pids()
-            if "jupyter_mntrain.agent.attempt.keeper" in _words(pid) and self.job in _words(pid)
+            if "jupyter_mntrain.agent.attempt.supervisor" in _words(pid) and self.job in _words(pid)
         )
 
     def agent(self, host: Host) -> int:

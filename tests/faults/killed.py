@@ -1,15 +1,14 @@
 """Killed at any moment: rounds on a simulated cluster, each replayable by its seed.
 
 ``python -m tests.faults.killed --rounds 200 --seed 1`` trains on two hosts and in each round kills
-an agent, a keeper, a driver, torchrun or a rank, cuts a node's power, fills its disk or makes it
-read-only while a job launches, saves, resumes, stops or a file is pushed. Then it mends that and
+an agent, a supervisor, a driver, torchrun or a rank, cuts a node's power, fills its disk or makes
+it read-only while a job launches, saves, resumes, stops or a file is pushed. Then it mends that and
 checks what has to hold: no checkpoint is lost or changed, the newest one is resumed from, no whole
 line of a rank is missing from the journal, every command ends with words, two drivers and the one
 that has watched all the time tell the same, and once the job has ended no process and no lease is
 left. Needs root, as all simulated hosts do. Prints a line per round, and what was there where one
-failed; rounds that are in the file already are not played again
-(``killed.ndjson`` beside this file has those that were played: give a copy of it as ``--file``).
-"""
+failed; rounds that are in the file already are not played again (``killed.ndjson`` beside this file
+has those that were played: give a copy of it as ``--file``)."""
 
 from __future__ import annotations
 
@@ -45,10 +44,10 @@ from tests.waiting import until
 
 Moment = Literal["launch", "save", "resume", "stop", "push"]
 Strike = Literal[
-    "agent", "keeper", "driver", "torchrun", "rank", "power cut", "full disk", "read-only disk"
+    "agent", "supervisor", "driver", "torchrun", "rank", "power cut", "full disk", "read-only disk"
 ]
 
-OF_A_JOB: tuple[Strike, ...] = ("keeper", "torchrun", "rank")
+OF_A_JOB: tuple[Strike, ...] = ("supervisor", "torchrun", "rank")
 
 SPAN_S: dict[Moment, float] = {"launch": 8.0, "save": 1.5, "resume": 8.0, "stop": 3.0, "push": 1.5}
 """Time within which a command is struck, once it talks to nodes: about as long as it takes."""
@@ -459,7 +458,7 @@ class World:
         find: dict[str, Callable[[Host], int]] = {
             "rank": self.bench.rank,
             "torchrun": self.bench.torchrun,
-            "keeper": self.bench.keeper,
+            "supervisor": self.bench.supervisor,
         }
         deadline = time.monotonic() + AWAITED_S * awaited
         while True:

@@ -1,4 +1,4 @@
-"""Slow-downs by seed: how many are named, and how often normal noise is called one.
+"""Slowdowns by seed: how many are named, and how often normal noise is called one.
 
 ``python -m tests.faults.slowdowns --runs 300 --first 0 --hours 10`` simulates jobs that are slowed
 to about a third by one rank, link, disk or loader, and jobs with nothing but noise, garbage
@@ -11,7 +11,7 @@ import argparse
 from collections import Counter
 from statistics import median
 
-from tests.agent.doubts.slowness.draws import drawn, is_right, limit_s, verdict
+from tests.agent.warnings.slowness.draws import drawn, is_right, limit_s, verdict
 
 NOISE_SEEDS = 1_000_000
 """Seeds of jobs that are not slowed begin here."""

@@ -101,11 +101,11 @@ FAILS = [
         rank=None,
     ),
     Fails(
-        "the attempt's keeper gets SIGKILL",
-        on_second(Bench.keeper, signal.SIGKILL),
-        "keeper-lost",
+        "the attempt's supervisor gets SIGKILL",
+        on_second(Bench.supervisor, signal.SIGKILL),
+        "supervisor-lost",
         10,
-        "torchrun has no keeper",
+        "torchrun has no supervisor",
         rank=None,
     ),
 ]

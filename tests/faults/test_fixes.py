@@ -54,7 +54,7 @@ UNTRIED: dict[Kind, str] = {
     Kind.CRASHED_AT_END: "libraries crash so only now and then",
     Kind.DISK_ERROR: "needs a disk that is broken",
     Kind.IN_KERNEL: "needs a disk or a driver that hangs",
-    Kind.MACHINE_RESTARTED: "needs a restart of the machine; its fix is that of keeper-lost",
+    Kind.MACHINE_RESTARTED: "needs a restart of the machine; its fix is that of supervisor-lost",
     **dict.fromkeys(
         (Kind.SLOW_RANK, Kind.SLOW_DISK, Kind.SLOW_LOADER, Kind.SLOW_JOB),
         "its fix only says where to look for what takes the time",

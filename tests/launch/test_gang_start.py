@@ -30,7 +30,7 @@ SPEC = JobSpec(entry=("a.py",), participants=(Participant("x"),))
 
 
 class Agent:
-    """Does what is asked, but for what ``fails``; ``calls`` of all agents are in one list."""
+    """Does what is asked, except for what ``fails``; ``calls`` of all agents are in one list."""
 
     def __init__(self, name: str, calls: list[tuple[str, str]], **fails: MntrainError) -> None:
         self.name = name

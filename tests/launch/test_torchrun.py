@@ -159,7 +159,7 @@ def test_torchrun_arguments_of_the_user_come_last_so_that_they_win_and_before_th
     assert command.argv[-5:] == ("--rdzv-conf=timeout=9", "--no-python", "train.py", "--lr", "1")
 
 
-def test_environment_of_the_user_wins_but_for_what_the_keeper_finds_the_job_by() -> None:
+def test_environment_of_the_user_wins_but_for_what_the_supervisor_finds_the_job_by() -> None:
     given = {"OMP_NUM_THREADS": "7", "NCCL_DEBUG": "INFO", "MNTRAIN_JOB": "j-ffffffff"}
     environment = render(spec(environment=given), placement()).environment
     assert environment["OMP_NUM_THREADS"] == "7"

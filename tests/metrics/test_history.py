@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_mntrain.metrics.downsampled.prefix import Prefix
 from jupyter_mntrain.metrics.history import HistoryBuilder
-from jupyter_mntrain.metrics.thinned.prefix import Prefix
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.metrics import (
     JournalLine,

@@ -8,11 +8,11 @@ import pytest
 
 from jupyter_mntrain.agent.jobs.samples.archive import SamplesAnswer
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
+from jupyter_mntrain.metrics.downsampled import attempt_lines
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.history import HistoryBuilder
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
-from jupyter_mntrain.metrics.thinned import attempt_lines
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.metrics import JournalLine, RankStart, RankStep, Sample

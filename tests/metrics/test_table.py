@@ -1,4 +1,4 @@
-"""Tables of a page: bounded, thinned evenly, exact."""
+"""Tables of a page: bounded, downsampled evenly, exact."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from jupyter_mntrain.metrics.downsampled.samples import UNKNOWN
 from jupyter_mntrain.metrics.recent import RECENT_S
 from jupyter_mntrain.metrics.rows.columns import CHUNK, MOST_OLDER, Table, divided, page_columns
-from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 
 
 def test_a_table_stays_bounded_and_tells_all_of_a_long_job_equally_finely() -> None:

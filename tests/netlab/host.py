@@ -40,7 +40,7 @@ while :; do read -r -u 3 _; done
 
 @dataclass
 class Host:
-    """A machine of its own but for its kernel, its files and its cores.
+    """A machine of its own except for its kernel, its files and its cores.
 
     Args:
         namespace: its network namespace.

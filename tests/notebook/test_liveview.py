@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from jupyter_mntrain.metrics.downsampled.blocks import StepBlocks, row_of
+from jupyter_mntrain.metrics.downsampled.rank_series import RankSeries
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
-from jupyter_mntrain.metrics.thinned.blocks import StepBlocks, row_of
-from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem

@@ -17,6 +17,7 @@ from torch.distributed.pipelining import schedules
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from jupyter_mntrain.recipe import memory
+from jupyter_mntrain.recipe.instructions import zero_bubble_slots
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import (
     MemoryEstimate,
@@ -25,7 +26,6 @@ from jupyter_mntrain.recipe.memory import (
     put_off_bytes,
     saved_bytes,
 )
-from jupyter_mntrain.recipe.orders import zero_bubble_slots
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape

@@ -1,4 +1,4 @@
-"""Replicas that meet rarely: what they keep in memory."""
+"""Replicas that sync rarely: what they keep in memory."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.orders import choose_counts, rank_of_stage
+from jupyter_mntrain.recipe.instructions import choose_counts, rank_of_stage
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.schedules import KINDS, eager_order, in_flight
 from jupyter_mntrain.recipe.sections import PipelineSection, Recipe

@@ -1,9 +1,8 @@
 """Reading: the same job at the same moment from every surface, as figures.
 
 The lines that ranks wrote go through their agents' journals and archives. One driver has read them
-all as they came, the other one arrives now and is told what the agents have thinned. The trainer's
-own count goes to Prometheus, and is scraped.
-"""
+all as they came, the other one arrives now and is told what the agents have downsampled. The
+trainer's own count goes to Prometheus, and is scraped."""
 
 from __future__ import annotations
 

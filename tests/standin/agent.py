@@ -23,8 +23,8 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank

@@ -13,10 +13,10 @@ import msgspec
 from tornado.iostream import StreamClosedError
 from tornado.web import Application
 
-from jupyter_mntrain.agent.attempt.keeper import marks_among
+from jupyter_mntrain.agent.attempt.supervisor import marks_among
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind

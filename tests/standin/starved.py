@@ -11,7 +11,7 @@ import msgspec
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankTrace
 from jupyter_mntrain.plan.prediction.simulator import LinkTimes, Simulated, StageTimes, simulate
-from jupyter_mntrain.recipe.orders import make_order, stages_of
+from jupyter_mntrain.recipe.instructions import make_order, stages_of
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from tests.standin.traces import traces_of
 

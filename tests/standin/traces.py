@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankTrace, TracedAction
 from jupyter_mntrain.plan.prediction.simulator import LinkTimes, Simulated, StageTimes, simulate
-from jupyter_mntrain.recipe.orders import make_order, stages_of
+from jupyter_mntrain.recipe.instructions import make_order, stages_of
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 
 TIMES = StageTimes(forward=0.1, backward=0.2, inputs=0.1, weights=0.1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.cluster.preflight.job_ahead import job_ahead
+from jupyter_mntrain.cluster.preflight.pending_job import pending_job
 from jupyter_mntrain.doctor.finding import DoctorReport, Finding
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.records.job import JobSpec
@@ -26,7 +26,7 @@ class StandInTrial:
         project: StagedProject | None = None,
         **_: Any,
     ) -> DoctorReport:
-        script = job_ahead(spec, "", project).script
+        script = pending_job(spec, "", project).script
         modules = sorted(one.what for one in script.modules) if script else ()
         self.tried.append((spec, tuple(modules)))
         names = [one.node for one in spec.participants]

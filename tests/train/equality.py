@@ -43,11 +43,11 @@ from tests.train.equality_cases import (
     layers_of,
 )
 from tests.train.families import whole_model, write_model
-from tests.train.meetings import run_meetings
 from tests.train.reference import Reference, batches_of, embedding_of, some_of, train_references
+from tests.train.syncs import run_meetings
 
 MET = (2, 4)
-"""Numbers of ranks that are two replicas which meet rarely."""
+"""Numbers of ranks that are two replicas which sync rarely."""
 
 TIMEOUT_S = 300.0
 """For the other ranks, on a machine that is busy with other work."""
@@ -291,4 +291,4 @@ def run_all(directory: str) -> None:
         if world.is_head:
             path = Path(directory) / f"world-{world.size}.json"
             path.write_bytes(msgspec.json.encode(results))
-            (path.parent / f"meetings-{world.size}.json").write_bytes(msgspec.json.encode(met))
+            (path.parent / f"syncs-{world.size}.json").write_bytes(msgspec.json.encode(met))

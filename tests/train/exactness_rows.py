@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
         *("train.skip_limit=3", "train.detect_anomaly=true"),
     ),
     row(
-        "`evaluation`, where it stays switched on, but for `share`",
+        "`evaluation`, where it stays switched on, except for `share`",
         *("evaluation.interval_steps=2", "evaluation.sequences=2", "evaluation.stop_after=9"),
         'evaluation.prompts=["bubble"] evaluation.prompt_tokens=2',
         "checkpoint.keep_best=1 checkpoint.interval_steps=6",

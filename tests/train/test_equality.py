@@ -12,8 +12,8 @@ import pytest
 from filelock import FileLock
 
 from tests.train.equality_cases import LIMITS, Outcome, cases
-from tests.train.meeting_outcome import MeetingOutcome
 from tests.train.ranks import run_ranks
+from tests.train.sync_outcome import MeetingOutcome
 
 TIMEOUT_S = 1200
 """Of all cases of a world: they are dozens, and other tests run beside them."""
@@ -21,7 +21,7 @@ TIMEOUT_S = 1200
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S + 60)]
 
 MET_LOSS = 1e-6
-"""Relative, of replicas that meet rarely, in each of their steps."""
+"""Relative, of replicas that sync rarely, in each of their steps."""
 
 _PARAMETERS = [(world_size, name) for world_size in (1, 2, 3, 4) for name in cases(world_size)]
 
@@ -76,7 +76,7 @@ def test_replicas_that_meet_rarely_equal_one_process_that_plays_them_all(
     outcome: Callable[[int, str], Outcome], shared: Path, world_size: int
 ) -> None:
     outcome(world_size, next(iter(cases(world_size))))
-    path = shared / f"meetings-{world_size}.json"
+    path = shared / f"syncs-{world_size}.json"
     met = msgspec.json.decode(path.read_bytes(), type=MeetingOutcome)
     assert met.loss_error <= MET_LOSS
     assert met.weight_error <= LIMITS["trained_weight_error"]
@@ -84,4 +84,4 @@ def test_replicas_that_meet_rarely_equal_one_process_that_plays_them_all(
     assert met.rounding["float32"] <= LIMITS["loss_error"]
     assert met.rounding["bfloat16"] <= 2**-7
     assert met.rounding["int8"] <= 1 / 127
-    assert met.differing == (), "after a resume between two meetings"
+    assert met.differing == (), "after a resume between two syncs"

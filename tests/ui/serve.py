@@ -87,7 +87,7 @@ def main() -> int:
         return 0
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
-    # Before anything is started: all of it believes the same, but for the replay.
+    # Before anything is started: all of it believes the same, except for the replay.
     authority()
     elsewhere, apart = Authority.make("replay"), Authority.make("second")
     with ExitStack() as ending:

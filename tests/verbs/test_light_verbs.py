@@ -50,7 +50,7 @@ OF_LISTS = OF_HELP | {
     "launch.retry",
     "launch.torchrun",
     "metrics.node_history",
-    "metrics.thinned.samples",
+    "metrics.downsampled.samples",
     "model",
     "plan.lookup",
     "show",

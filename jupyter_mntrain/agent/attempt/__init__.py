@@ -1,1 +1,1 @@
-"""One attempt on this node: its directory, its keeper, its processes and its output."""
+"""One attempt on this node: its directory, its supervisor, its processes and its output."""

@@ -1,4 +1,4 @@
-"""Attempt directory: its files, its keeper, and what the attempt wrote."""
+"""Attempt directory: its files, its supervisor, and what the attempt wrote."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
 PYTHON_PATH = "PYTHONPATH"
 
 
-class KeeperIdentity(Record, frozen=True):
-    """Identifies a keeper, also after its pid has been reused."""
+class SupervisorIdentity(Record, frozen=True):
+    """Identifies a supervisor, also after its pid has been reused."""
 
     pid: int
     start_time: int | None
     boot_id: str
     oom_kills: int | None = None
-    """Value of :func:`oom_kills` when the keeper started."""
+    """Value of :func:`oom_kills` when the supervisor started."""
 
 
-class KeeperStatus(Record, frozen=True):
-    """What the keeper wrote when no process of the attempt was left.
+class SupervisorStatus(Record, frozen=True):
+    """What the supervisor wrote when no process of the attempt was left.
 
     Args:
         killed: ranks that did not end within a stop's grace.
@@ -82,7 +82,7 @@ def oom_kills() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
-def oom_kills_since(began: KeeperIdentity | None) -> int | None:
+def oom_kills_since(began: SupervisorIdentity | None) -> int | None:
     """Number of processes killed since an attempt began; ``None`` if unknown."""
     before, now = began.oom_kills if began else None, oom_kills()
     return None if before is None or now is None else now - before
@@ -90,16 +90,17 @@ def oom_kills_since(began: KeeperIdentity | None) -> int | None:
 
 @dataclass
 class AttemptDirectory:
-    """``jobs/ID/attempt-N`` and the keeper that runs in it."""
+    """``jobs/ID/attempt-N`` and the supervisor that runs in it."""
 
     path: Path
     job_id: JobId
     number: int
-    keeper: subprocess.Popen[bytes] | None = None
-    """Set only if this agent started it; an adopted keeper is known by its files."""
-    _identity: KeeperIdentity | None = field(default=None, init=False, repr=False)
+    supervisor: subprocess.Popen[bytes] | None = None
+    """Set only if this agent started it; an adopted supervisor is known by its files."""
+    _identity: SupervisorIdentity | None = field(default=None, init=False, repr=False)
     _seen: Alive = field(default_factory=dict, init=False, repr=False)
-    """Processes found so far: one that changed its environment is lost with the keeper above it."""
+    """Processes found so far: one that changed its environment is lost with the supervisor above
+    it."""
     killed_s: float | None = field(default=None, init=False)
     """When the agent first killed all of them, by the attempt's clock; ``None`` = it did not."""
 
@@ -116,7 +117,7 @@ class AttemptDirectory:
         Args:
             sent_s: the time now by the attempt's clock; ``None`` = by this machine's.
 
-        The keeper writes the project's files.
+        The supervisor writes the project's files.
 
         Raises:
             SpecError: a file name leaves the working directory, or cannot be written.
@@ -151,34 +152,35 @@ class AttemptDirectory:
         write_atomically(self.path / "command.json", msgspec.json.encode(content))
 
     def spawn(self) -> None:
-        """Start the keeper in a session of its own, so that it outlives the agent.
+        """Start the supervisor in a session of its own, so that it outlives the agent.
 
         Raises:
             OSError: it could not be started or stored; nothing of it runs.
         """
         descriptor = os.open(
-            self.path / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE
+            self.path / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE
         )
         with open(descriptor, "ab") as log:  # noqa: PTH123 - made with its mode
-            self.keeper = subprocess.Popen(
-                [sys.executable, "-m", "jupyter_mntrain.agent.attempt.keeper", str(self.path)],
+            self.supervisor = subprocess.Popen(
+                [sys.executable, "-m", "jupyter_mntrain.agent.attempt.supervisor", str(self.path)],
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
-        # Written by the agent, not the keeper: a restarted agent needs it from the first moment.
-        identity = KeeperIdentity(
-            pid=self.keeper.pid,
-            start_time=start_time(self.keeper.pid),
+        # Written by the agent, not the supervisor: a restarted agent needs it from the first
+        # moment.
+        identity = SupervisorIdentity(
+            pid=self.supervisor.pid,
+            start_time=start_time(self.supervisor.pid),
             boot_id=boot_id(),
             oom_kills=oom_kills(),
         )
         try:
-            write_atomically(self.path / "keeper.json", msgspec.json.encode(identity))
+            write_atomically(self.path / "supervisor.json", msgspec.json.encode(identity))
         except BaseException:
-            self.keeper.kill()
-            self.keeper.wait()
+            self.supervisor.kill()
+            self.supervisor.wait()
             kill_all(lambda: marked(self.path))
             raise
 
@@ -194,13 +196,13 @@ class AttemptDirectory:
 
     @property
     def began_s(self) -> float:
-        """Seconds from the machine's boot to the keeper's start; 0 if unknown."""
+        """Seconds from the machine's boot to the supervisor's start; 0 if unknown."""
         ticks = self.identity.start_time if self.identity else None
         return 0.0 if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
 
-    def keeper_is_alive(self) -> bool:
-        if self.keeper is not None:
-            has_ended = self.keeper.poll() is not None
+    def supervisor_is_alive(self) -> bool:
+        if self.supervisor is not None:
+            has_ended = self.supervisor.poll() is not None
             return not has_ended
         return (
             self.identity is not None
@@ -212,30 +214,30 @@ class AttemptDirectory:
     def is_of_another_boot(self) -> bool:
         return self.identity is not None and self.identity.boot_id != boot_id()
 
-    def status(self) -> KeeperStatus | None:
+    def status(self) -> SupervisorStatus | None:
         path = self.path / "status.json"
         if not path.exists():
             return None
-        return msgspec.json.decode(path.read_bytes(), type=KeeperStatus)
+        return msgspec.json.decode(path.read_bytes(), type=SupervisorStatus)
 
     def stop(self, grace_s: float) -> None:
-        """Ask the keeper to end the attempt. A shorter grace replaces a longer one."""
+        """Ask the supervisor to end the attempt. A shorter grace replaces a longer one."""
         content = json.dumps({"grace_s": grace_s}).encode()
         with suppress(OSError):  # a full disk must not keep a job from being stopped
             write_atomically(self.path / "stop.json", content)
-        if not self.keeper_is_alive():
+        if not self.supervisor_is_alive():
             return
-        if self.keeper is not None:
-            self.keeper.terminate()
+        if self.supervisor is not None:
+            self.supervisor.terminate()
         elif self.identity is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.identity.pid, signal.SIGTERM)
 
     def alive(self) -> Alive:
-        """Every live process of the attempt, and its keeper."""
+        """Every live process of the attempt, and its supervisor."""
         found = marked(self.path)
-        pid = self._keeper_pid
-        started = start_time(pid) if pid is not None and self.keeper_is_alive() else None
+        pid = self._supervisor_pid
+        started = start_time(pid) if pid is not None and self.supervisor_is_alive() else None
         if pid is not None and started is not None:
             found |= {pid: started, **descendants(pid)}
         self._seen = {
@@ -246,7 +248,7 @@ class AttemptDirectory:
         return self._seen
 
     def kill(self) -> Alive:
-        """Kill every process and the keeper, which may be frozen. Returns those it found.
+        """Kill every process and the supervisor, which may be frozen. Returns those it found.
 
         A process that forks meanwhile leaves a child behind: repeat until none is found.
         """
@@ -273,9 +275,9 @@ class AttemptDirectory:
             return 0.0
 
     @property
-    def _keeper_pid(self) -> int | None:
-        if self.keeper is not None:
-            return self.keeper.pid
+    def _supervisor_pid(self) -> int | None:
+        if self.supervisor is not None:
+            return self.supervisor.pid
         return self.identity.pid if self.identity is not None else None
 
     def living_ranks(self) -> Iterator[tuple[Rank, int]]:
@@ -283,12 +285,12 @@ class AttemptDirectory:
         yield from ((Rank(rank), pid) for rank, pid in ranks_of(self.path).items())
 
     @property
-    def identity(self) -> KeeperIdentity | None:
-        """Identity of the keeper; ``None`` if none was ever started, or it cannot be read."""
+    def identity(self) -> SupervisorIdentity | None:
+        """Identity of the supervisor; ``None`` if none was ever started, or it cannot be read."""
         if self._identity is None:
             with suppress(FileNotFoundError, msgspec.MsgspecError):
-                content = (self.path / "keeper.json").read_bytes()
-                self._identity = msgspec.json.decode(content, type=KeeperIdentity)
+                content = (self.path / "supervisor.json").read_bytes()
+                self._identity = msgspec.json.decode(content, type=SupervisorIdentity)
         return self._identity
 
 

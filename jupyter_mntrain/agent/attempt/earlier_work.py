@@ -1,7 +1,7 @@
 """Earlier work: what an attempt wrote in its working directory is there for the next one.
 
 A script that keeps its state there, as torch's own tutorials do (``snapshot.pt``), goes on as under
-torchrun, which restarts it in the same folder. Standard library only: the keeper does it.
+torchrun, which restarts it in the same folder. Standard library only: the supervisor does it.
 """
 
 from __future__ import annotations

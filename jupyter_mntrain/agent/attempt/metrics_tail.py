@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt.keeper import next_data
+from jupyter_mntrain.agent.attempt.supervisor import next_data
 from jupyter_mntrain.model.records.metrics import RankSample, RankStep
 
 READ_BYTES = 1 << 20

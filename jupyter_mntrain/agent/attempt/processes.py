@@ -4,7 +4,7 @@ torchrun starts each rank in a session of its own, so neither its process group 
 holds them all (measured). Every process of an attempt carries the attempt's own directory in its
 environment instead; nothing is ever matched by name. The job id would not be enough: two agents on
 one machine may run parts of the same job. A process that changed its environment is still found
-as a descendant of the keeper, which adopts every orphan below it.
+as a descendant of the supervisor, which adopts every orphan below it.
 """
 
 from __future__ import annotations

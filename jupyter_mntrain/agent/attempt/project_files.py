@@ -1,6 +1,6 @@
 """Project files: writes a job's project into its working directory, and checks every content.
 
-Done by the keeper: copying and hashing must not hold up the agent.
+Done by the supervisor: copying and hashing must not hold up the agent.
 """
 
 from __future__ import annotations

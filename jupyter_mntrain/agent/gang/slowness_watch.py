@@ -1,4 +1,4 @@
-"""Slowness watch: begins and ends the slow-downs of a job, from what its nodes measured."""
+"""Slowness watch: begins and ends the slowdowns of a job, from what its nodes measured."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.pressure import Pressure
 
 UNKNOWN_AFTER_S = 10.0
-"""A slow-down without a known cause is told this much later: looking at stacks takes time."""
+"""A slowdown without a known cause is told this much later: looking at stacks takes time."""
 OVER_AFTER_S = 4.0
-"""A slow-down has ended when it was not seen for this long."""
+"""A slowdown has ended when it was not seen for this long."""
 BETTER_AFTER_S = 8.0
 """Another cause replaces the first if it is the better one for this long."""
 
 
 TIMES_CHANGED = 1.5
-"""A slow-down that is so many times worse or better is told again."""
+"""A slowdown that is so many times worse or better is told again."""
 
 
 class SlownessWatch:
@@ -31,14 +31,14 @@ class SlownessWatch:
         self._first_s: float | None = None
         self._last_s = 0.0
         self._told: SlowPart | None = None
-        """What the current slow-down says; ``None``: an earlier agent has said it."""
+        """What the current slowdown says; ``None``: an earlier agent has said it."""
         self._other: tuple[SlowPart, float] | None = None
         """What is seen in its place, and since when."""
 
     def look(
         self, known: tuple[Episode, ...], pressures: Mapping[str, Pressure], now_s: float
     ) -> tuple[Episode, ...]:
-        """Return the slow-downs after this look; call about once a second.
+        """Return the slowdowns after this look; call about once a second.
 
         Args:
             known: those until now, the last one perhaps not over.

@@ -13,8 +13,8 @@ from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.viewing import around, masked_log
-from jupyter_mntrain.agent.attempt.keeper import marks_between, next_data
 from jupyter_mntrain.agent.attempt.processes import metrics_of
+from jupyter_mntrain.agent.attempt.supervisor import marks_between, next_data
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.http.restart_routes import RestartHandler

@@ -1,4 +1,4 @@
-"""Sample routes: a job's samples thinned, whole or a range of them."""
+"""Sample routes: a job's samples downsampled, whole or a range of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.jobs.samples.archive import Range, SamplesAnswer
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 

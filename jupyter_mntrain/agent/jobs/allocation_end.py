@@ -1,7 +1,7 @@
 """Allocation's end: every part ends with the reason before the scheduler kills what is left.
 
-A scheduler tells all processes of a step at once to end: this agent, keepers, torchrun and ranks.
-Nobody but the agent can write why a part ended.
+A scheduler tells all processes of a step at once to end: this agent, supervisors, torchrun and
+ranks. Nobody but the agent can write why a part ended.
 """
 
 from __future__ import annotations

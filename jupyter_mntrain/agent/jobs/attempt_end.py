@@ -9,7 +9,7 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import (
     AttemptDirectory,
-    KeeperStatus,
+    SupervisorStatus,
     oom_kills_since,
 )
 from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe
@@ -31,7 +31,7 @@ RELEASE_PATIENCE_S = 3.0
 
 
 class AttemptEnd:
-    """Concludes an attempt whose keeper has finished or was killed.
+    """Concludes an attempt whose supervisor has finished or was killed.
 
     Args:
         gpus: tells whether the memory of its ranks is free again.
@@ -50,10 +50,10 @@ class AttemptEnd:
     def has_begun(self) -> bool:
         if self.is_forced:
             return True
-        return self._attempt.status() is not None or not self._attempt.keeper_is_alive()
+        return self._attempt.status() is not None or not self._attempt.supervisor_is_alive()
 
     def force(self) -> None:
-        """End the attempt without its keeper, which does not end it."""
+        """End the attempt without its supervisor, which does not end it."""
         self.is_forced = True
         self._killed = self._killed or tuple(rank for rank, _ in self._attempt.living_ranks())
         self._attempt.kill()
@@ -97,7 +97,7 @@ class AttemptEnd:
         return *killed, *downs, exited
 
     def _sweep(self, now_s: float) -> bool:
-        """Kill what a killed keeper left behind. True once all is gone, or cannot be killed."""
+        """Kill what a killed supervisor left behind. True once all is gone, or cannot be killed."""
         alive = self._attempt.kill()
         self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
         return not alive or now_s >= self._sweep_until_s
@@ -109,14 +109,14 @@ class AttemptEnd:
     def _problem(
         self,
         part: PartStatus,
-        status: KeeperStatus | None,
+        status: SupervisorStatus | None,
         downs: Sequence[RankDown],
         ended_s: float,
     ) -> Problem | None:
         if part.state == "stopping" or (status and not status.error and status.exit_code == 0):
             return None
         if status is None:
-            return self._without_keeper(part, ended_s)
+            return self._without_supervisor(part, ended_s)
         if status.error is not None:
             known = recognize(status.error)
             # A file that is missing here is the interpreter: nothing that could be sent.
@@ -132,7 +132,7 @@ class AttemptEnd:
             has_run_out=self._has_run_out(),
         )
         if status.disk_was_full and problem.kind is not Kind.DISK_FULL:
-            # The disk was full: the keeper could not write how the attempt ended.
+            # The disk was full: the supervisor could not write how the attempt ended.
             cause = f"the disk of {self._attempt.path} is full"
             return msgspec.structs.replace(
                 problem, kind=Kind.DISK_FULL, cause=cause, fix=fix_of(Kind.DISK_FULL)
@@ -143,12 +143,12 @@ class AttemptEnd:
         count = oom_kills_since(self._attempt.identity)
         return None if count is None else count > 0
 
-    def _without_keeper(self, part: PartStatus, time_s: float) -> Problem:
+    def _without_supervisor(self, part: PartStatus, time_s: float) -> Problem:
         if part.state_problem is not None:
             cause = f"how its part ended is not known: {part.state_problem.cause}"
             return msgspec.structs.replace(part.state_problem, cause=cause, time_s=time_s)
-        kind = Kind.KEEPER_LOST
-        cause = "the attempt's keeper was killed, so the agent ended the attempt's processes"
+        kind = Kind.SUPERVISOR_LOST
+        cause = "the attempt's supervisor was killed, so the agent ended the attempt's processes"
         if self._attempt.identity is None:
             cause = "the agent was killed before it could start torchrun"
         elif self._attempt.is_of_another_boot():

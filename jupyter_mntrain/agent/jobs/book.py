@@ -224,7 +224,7 @@ class JobBook:
                 job.rest()
 
     def close(self) -> None:
-        """Close the files. Attempts continue under their keepers."""
+        """Close the files. Attempts continue under their supervisors."""
         for job in self._jobs.values():
             job.close()
 

@@ -13,9 +13,6 @@ import msgspec
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
 from jupyter_mntrain.agent.attempt.processes import metrics_of
-from jupyter_mntrain.agent.doubts.doubts import Doubt, Doubts
-from jupyter_mntrain.agent.doubts.slowness.observer import SlownessObserver
-from jupyter_mntrain.agent.doubts.slowness.reader import CountersReader
 from jupyter_mntrain.agent.failure.gathering import Gathering
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.stacks import StackRequest
@@ -27,6 +24,9 @@ from jupyter_mntrain.agent.jobs.rank_requests import ask_to_save, refuse_save
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.agent.jobs.samples.samples import Samples, event_of
 from jupyter_mntrain.agent.jobs.stopping import Stopping
+from jupyter_mntrain.agent.warnings.slowness.observer import SlownessObserver
+from jupyter_mntrain.agent.warnings.slowness.reader import CountersReader
+from jupyter_mntrain.agent.warnings.watch import JobWarning, WarningWatch
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.api import FAILURE_GRACE_S, KillRequest, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
@@ -131,11 +131,11 @@ class LocalJob:
         return Watchdog(self.ask_ranks, self.now_s)
 
     @cached_property
-    def _doubts(self) -> Doubts:
+    def _watch(self) -> WarningWatch:
         record = self.record
         checkpoints = checkpoints_of_run(self.directory.parent, record.run)
         log = self.attempt.path / "log"
-        return Doubts(record.spec, record.attempt, self.placement, log, checkpoints)
+        return WarningWatch(record.spec, record.attempt, self.placement, log, checkpoints)
 
     @cached_property
     def _slowness(self) -> SlownessObserver:
@@ -330,12 +330,12 @@ class LocalJob:
             self.samples.close()
 
     def rest(self) -> None:
-        """Let go of all but the record of a job that has ended: its keeper, its files, and what was
-        read of them. What is asked for later is made anew.
+        """Let go of all but the record of a job that has ended: its supervisor, its files, and what
+        was read of them. What is asked for later is made anew.
         """
         made = self.__dict__.keys() & _MADE
-        keeper = self.attempt.keeper if "attempt" in made else None
-        if keeper is not None and keeper.poll() is None:
+        supervisor = self.attempt.supervisor if "attempt" in made else None
+        if supervisor is not None and supervisor.poll() is None:
             return  # it has said how the attempt ended, and is about to end itself
         self.close()
         for name in made:
@@ -346,7 +346,7 @@ class LocalJob:
         part = self.record.part
         is_wished, is_good = part.state == "stopping", end.exit_code == 0 and end.problem is None
         if end.exit_code == 0 and not is_wished:
-            self._doubt(self._doubts.at_good_end(part))
+            self._warn(self._watch.at_good_end(part))
         if part.stopped_after_failure or not (is_good or is_wished):
             self.change(EvidenceGathered(evidence=self.gathering.evidence()))
 
@@ -392,12 +392,12 @@ class LocalJob:
                 taken.append(sample)
             self.file.note(loss_line=self.samples.loss_line or self.record.loss_line)
         finally:  # also if the disk is full
-            self._doubt(self._doubts.see(taken, self.record.part))
+            self._warn(self._watch.see(taken, self.record.part))
 
-    def _doubt(self, doubts: Iterable[Doubt]) -> None:
-        for doubt in doubts:
-            self.change(doubt)
-            if problem := self._doubts.reason_to_end(doubt):
+    def _warn(self, found: Iterable[JobWarning]) -> None:
+        for warning in found:
+            self.change(warning)
+            if problem := self._watch.reason_to_end(warning):
                 self.abort(problem)
 
     def _take(self, sample: RankSample, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Stopping: ends an attempt through its keeper, or without it if it is frozen or cannot."""
+"""Stopping: ends an attempt through its supervisor, or without it if it is frozen or cannot."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from jupyter_mntrain.model.records.leftover import Leftover
 log = logging.getLogger("mntrain.agent")
 
 PATIENCE_S = 6.0
-"""After a stop's grace, the keeper gets this long to end the attempt; then the agent kills the
-keeper and every process. Longer than the time after SIGKILL in which a healthy keeper has ended."""
+"""After a stop's grace, the supervisor gets this long to end the attempt; then the agent kills the
+supervisor and every process. Longer than the time after SIGKILL in which a healthy supervisor has
+ended."""
 
 LOOK_INTERVAL_S = 1.0
 """Interval of saying which processes a stop waits for. The first look comes after one, so that
@@ -40,7 +41,7 @@ class Stopping:
         self._look_at_s: float | None = None
 
     def ask(self, grace_s: float) -> None:
-        """End every process: the keeper gets the grace and some more; without a grace, nothing."""
+        """End every process: the supervisor gets the grace and some more, if there is any."""
         if not grace_s:
             self._end.force()
             return
@@ -49,7 +50,7 @@ class Stopping:
         self._attempt.stop(grace_s)
 
     def look(self, now_s: float) -> EndAwaited | None:
-        """Call often: goes around a late keeper, and says at intervals what has not ended.
+        """Call often: goes around a late supervisor, and says at intervals what has not ended.
 
         Args:
             now_s: monotonic seconds.
@@ -57,7 +58,7 @@ class Stopping:
         if self._force_at_s is None:  # asked of an earlier agent
             self._force_at_s = now_s + self._attempt.grace_s + PATIENCE_S
         if now_s >= self._force_at_s and not self._end.is_forced:
-            log.warning("job %s: its keeper does not end it", self._attempt.job_id)
+            log.warning("job %s: its supervisor does not end it", self._attempt.job_id)
             self._end.force()
         # The first look is late enough not to name what ends at once.
         self._look_at_s = self._look_at_s or now_s + LOOK_INTERVAL_S

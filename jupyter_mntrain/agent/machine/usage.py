@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
+from jupyter_mntrain.metrics.downsampled.blocks import Row, Rule, from_bytes, joined, lowest, packed
+from jupyter_mntrain.metrics.downsampled.samples import UNKNOWN
 from jupyter_mntrain.metrics.node_history import (
     FIGURES,
     Figure,
@@ -24,8 +26,6 @@ from jupyter_mntrain.metrics.node_history import (
     HistoryPart,
     PartKind,
 )
-from jupyter_mntrain.metrics.thinned.blocks import Row, Rule, from_bytes, joined, lowest, packed
-from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.system_errors import full_disk
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically

@@ -30,7 +30,7 @@ After=network-online.target
 
 [Service]
 ExecStart={command}
-# Keepers and ranks keep running while the agent is restarted or upgraded; it adopts them again.
+# Supervisors and ranks keep running while the agent is restarted or upgraded; it adopts them again.
 KillMode=process
 Restart=always
 RestartSec=2

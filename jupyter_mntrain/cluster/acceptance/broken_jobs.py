@@ -47,7 +47,7 @@ class BrokenJob:
     """A training job on all nodes, from its launch to its end.
 
     Args:
-        spec: the same as of the unbroken run, but for its checkpoints.
+        spec: the same as of the unbroken run, except for its checkpoints.
         unbroken: what that run was, if it started: what was chosen for it holds here, too. By what
             has been measured since, this one would get a plan of its own.
     """

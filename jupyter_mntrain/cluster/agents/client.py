@@ -27,8 +27,8 @@ from jupyter_mntrain.cluster.agents.transport import (
     transport_error,
 )
 from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply, not_an_agent, refusal
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError
@@ -45,7 +45,7 @@ from jupyter_mntrain.model.text.log_parts import (
 from jupyter_mntrain.trust.certificates import Subject
 
 SAMPLES_S = 30.0
-"""Added to that for thinned samples: a slow disk."""
+"""Added to that for downsampled samples: a slow disk."""
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
 from jupyter_mntrain.cluster.preflight.examiner import AskedNode, Examiner, ToldByNodes
-from jupyter_mntrain.cluster.preflight.job_ahead import find_script, job_ahead, question_of
+from jupyter_mntrain.cluster.preflight.pending_job import find_script, pending_job, question_of
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
@@ -79,7 +79,7 @@ class ClusterDoctor:
         if spec is not None:
             spec, of_hub = self._driver.loop.run(_with_model(spec, progress))
             there = self._driver.loop.run(find_script(spec, wanted[0].client))
-            job = job_ahead(spec, wanted[0].info.name, project, there)
+            job = pending_job(spec, wanted[0].info.name, project, there)
             asked = question_of(job, spec, there)
         asked = msgspec.structs.replace(
             asked,
@@ -140,7 +140,7 @@ class ClusterDoctor:
         spec: JobSpec | None,
         progress: Progress,
     ) -> tuple[ToldByNodes, PathsFound, Problem | None]:
-        """What the nodes tell, the ways between them, and why a launch would refuse the job."""
+        """What the nodes tell, the paths between them, and why a launch would refuse the job."""
         told, refused = await asyncio.gather(
             examiner.ask(wanted, question, progress), self._refused(spec)
         )

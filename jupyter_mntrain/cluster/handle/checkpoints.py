@@ -19,7 +19,7 @@ from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoin
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
 from jupyter_mntrain.plan.resume import whole_checkpoint
 
-KEEPER = f"{TRAINER}.keep"
+SUPERVISOR = f"{TRAINER}.keep"
 
 What = Literal["copy", "export"]
 
@@ -163,7 +163,7 @@ class Checkpoints:
         return JobSpec(
             entry=(
                 "-m",
-                KEEPER,
+                SUPERVISOR,
                 what,
                 view.run,
                 str(one.step),

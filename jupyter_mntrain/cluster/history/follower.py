@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.metrics.downsampled.attempt_lines import most_blocks
 from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
-from jupyter_mntrain.metrics.thinned.attempt_lines import most_blocks
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.clock import HeardClock
@@ -102,7 +102,7 @@ class JournalFollower:
             await asyncio.sleep(retry_s)
 
     async def _begin(self, placement: Placement) -> None:
-        """Take what the node has thinned, so that only the newest lines are left to read."""
+        """Take what the node has downsampled, so that only the newest lines are left to read."""
         points = most_blocks(self.view().attempt.world_size)
         try:
             samples = await self.client(placement).samples(self.job_id, points=points)

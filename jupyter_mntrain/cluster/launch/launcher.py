@@ -14,7 +14,7 @@ from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_w
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.preflight.before_launch import BeforeLaunch, ToldBefore
-from jupyter_mntrain.cluster.preflight.examiner import TriedWays
+from jupyter_mntrain.cluster.preflight.examiner import CachedPaths
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
@@ -82,7 +82,7 @@ class AgentLauncher:
     is_checked: bool = True
     is_fetched: bool = True
     on_note: Callable[[Problem], object] = bool
-    ways: TriedWays | None = None
+    ways: CachedPaths | None = None
 
     @property
     def prober(self) -> Prober:
@@ -202,7 +202,7 @@ class AgentLauncher:
         check_spec(spec)
         spec = await with_hub_commit(spec, progress, self.on_note)
         job = self.resolved(spec)
-        doctor = BeforeLaunch(self.live, self.clock, self.ways or TriedWays(self.clock), job)
+        doctor = BeforeLaunch(self.live, self.clock, self.ways or CachedPaths(self.clock), job)
         agreed, told = await both(self.agreed(job, progress), self._told(doctor, project))
         infos, placements = agreed
         if told is not None:

@@ -228,7 +228,8 @@ _SETTINGS_UNKNOWN = Problem(
 
 
 Losses = Literal["equal", "rounding", "other", "by-script"]
-"""Of a resumed run: those of an unbroken one; but for rounding; other ones; or a script's own."""
+"""Of a resumed run: those of an unbroken one; except for rounding; other ones; or a script's
+own."""
 
 
 class ResumePlan(Record, frozen=True):
@@ -288,8 +289,9 @@ async def plan_resume(
     """Find what a job goes on from, and check that it can.
 
     Args:
-        spec: what to run; ``None`` = the same again, but for an acknowledgment of mixed versions.
-        begin: begin a new run with the checkpoint of this step, with the ``best`` one, or with the
+        spec: what to run; ``None`` = the same again, except for an acknowledgment of mixed
+        versions. begin: begin a new run with the checkpoint of this step, with the ``best`` one, or
+        with the
             one in this directory, which is on the nodes.
         listed: the run's checkpoints, if the nodes were just asked.
 

@@ -11,17 +11,17 @@ import msgspec
 
 from jupyter_mntrain.cluster.preflight.examiner import (
     AskedNode,
+    CachedPaths,
     Examiner,
     NodeAsTried,
     ToldByNodes,
-    TriedWays,
     as_tried,
     ports_of,
 )
-from jupyter_mntrain.cluster.preflight.job_ahead import find_script, job_ahead, question_of
+from jupyter_mntrain.cluster.preflight.pending_job import find_script, pending_job, question_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.doctor.check import Case, JobAhead
+from jupyter_mntrain.doctor.check import Case, PendingJob
 from jupyter_mntrain.doctor.every import EVERY, examine
 from jupyter_mntrain.doctor.finding import Finding, unexamined, untried
 from jupyter_mntrain.launch.progress import Progress
@@ -40,7 +40,7 @@ TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
 
 class _FoundWays(NamedTuple):
-    """The ways between some nodes.
+    """The paths between some nodes.
 
     Args:
         nodes: as they were when these were tried.
@@ -60,7 +60,7 @@ class ToldBefore(NamedTuple):
         ways: ``None`` if they are still to be tried.
     """
 
-    job: JobAhead
+    job: PendingJob
     told: ToldByNodes
     ways: _FoundWays | None
 
@@ -75,7 +75,7 @@ class BeforeLaunch:
 
     live: ClusterView
     clock: Clock
-    known: TriedWays
+    known: CachedPaths
     job: ResolvedJob
 
     @property
@@ -90,7 +90,7 @@ class BeforeLaunch:
 
     async def ask(self, project: StagedProject | None = None) -> ToldBefore:
         """Ask each participant for itself and the job's paths, for ``doctor.before_launch_s``, and
-        have them try the ways between them meanwhile.
+        have them try the paths between them meanwhile.
 
         Args:
             project: its files, if they are on this machine.
@@ -106,7 +106,7 @@ class BeforeLaunch:
         trying = asyncio.ensure_future(self._ways(wanted))
         try:
             there = await find_script(spec, wanted[0].client, PATIENCE_S)
-            job = job_ahead(spec, nodes[0].name, project, there)
+            job = pending_job(spec, nodes[0].name, project, there)
             question = msgspec.structs.replace(question_of(job, spec, there), looks_up_names=False)
             told = await self._examiner.ask(wanted, question)
             # Who is silent keeps the others waiting: those are tried without it.
@@ -160,7 +160,7 @@ class BeforeLaunch:
             return _FoundWays(as_tried(nodes), None)
 
 
-def _judged(told: ToldByNodes, ways: _FoundWays, job: JobAhead) -> tuple[Finding, ...]:
+def _judged(told: ToldByNodes, ways: _FoundWays, job: PendingJob) -> tuple[Finding, ...]:
     return examine(Case(nodes=told.nodes, paths=ways.paths or PathsFound(), job=job))
 
 

@@ -66,7 +66,7 @@ async def ask_facts(
     return Examined(
         info=info,
         facts=facts,
-        # It reads its clock as the last thing but for what it sends.
+        # It reads its clock as the last thing except for what it sends.
         clock_ahead_s=facts.time_s - ended_s,
         clock_error_s=ended_s - begun_s,
         participant=participant,
@@ -118,7 +118,7 @@ class _Listening(Record, frozen=True):
 
 
 class PathTrials:
-    """Tries the ways between some nodes.
+    """Tries the paths between some nodes.
 
     Args:
         clients: of their agents, by node id.
@@ -217,7 +217,7 @@ class PathTrials:
         )
 
 
-# Examiner: asks nodes what they know, all at once, tries the ways between them, and judges both.
+# Examiner: asks nodes what they know, all at once, tries the paths between them, and judges both.
 #
 # :class:`~jupyter_mntrain.cluster.examination.doctor.ClusterDoctor` takes all of its steps when
 # somebody asks; a launch takes the first one while it asks the nodes for itself.
@@ -275,8 +275,8 @@ class Examiner:
     """Examines nodes for a job, or for any that may run there.
 
     Args:
-        is_loaded: the ways between the nodes are also tried under a load.
-        patience_s, network_patience_s: that the nodes, and the ways between them, have;
+        is_loaded: the paths between the nodes are also tried under a load.
+        patience_s, network_patience_s: that the nodes, and the paths between them, have;
             ``None`` = as long as it takes.
     """
 
@@ -328,7 +328,7 @@ class Examiner:
         return msgspec.structs.replace(found, given=given)
 
     async def try_ways(self, nodes: Sequence[AskedNode]) -> PathsFound:
-        """The ways between nodes, as they are known to be.
+        """The paths between nodes, as they are known to be.
 
         Raises:
             TimeoutError: they took longer than ``network_patience_s``.
@@ -406,7 +406,7 @@ class KnownWays(NamedTuple):
     age_s: float
 
 
-class TriedWays:
+class CachedPaths:
     """What a driver knows of them. Safe from any thread.
 
     What is kept is only that a way was well: what is not is tried each time.
@@ -423,7 +423,7 @@ class TriedWays:
         findings: Iterable[Finding],
         jobs: Mapping[JobId, JobView],
     ) -> None:
-        """Keep what was just found of the ways between some nodes, if all of them are well.
+        """Keep what was just found of the paths between some nodes, if all of them are well.
 
         Args:
             findings: of all checks.
@@ -447,7 +447,7 @@ class TriedWays:
         ports: Iterable[int],
         jobs: Mapping[JobId, JobView],
     ) -> KnownWays | None:
-        """What is known of all ways between some nodes; ``None`` if one has to be tried, or a job
+        """What is known of all paths between some nodes; ``None`` if one has to be tried, or a job
         has failed since: that may have been the network.
 
         Args:

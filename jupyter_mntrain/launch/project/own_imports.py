@@ -1,5 +1,5 @@
 """Own imports: what a script imports from its own folder, and where Hydra finds its configuration.
-Pure but for looking there.
+Pure except for looking there.
 """
 
 from __future__ import annotations

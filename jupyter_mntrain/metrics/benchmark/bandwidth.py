@@ -19,7 +19,7 @@ def bus_factor(operation: Operation, ranks: int) -> float:
     """Return what the algorithm bandwidth is multiplied with.
 
     Of ``n`` ranks: all-reduce 2(n − 1)/n, as every byte is sent once to be added and once to be
-    told, but for the own share; all-gather (n − 1)/n; a message from one rank to another 1.
+    told, except for the own share; all-gather (n − 1)/n; a message from one rank to another 1.
     """
     if operation == "send":
         return 1.0

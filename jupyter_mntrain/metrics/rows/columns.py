@@ -10,9 +10,9 @@ from itertools import islice
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from jupyter_mntrain.metrics.downsampled.samples import PAUSES, UNKNOWN
 from jupyter_mntrain.metrics.recent import RECENT_S
 from jupyter_mntrain.metrics.series import Column
-from jupyter_mntrain.metrics.thinned.samples import PAUSES, UNKNOWN
 from jupyter_mntrain.model.records.number import carried
 
 if TYPE_CHECKING:  # takes a while: not when the extension is loaded

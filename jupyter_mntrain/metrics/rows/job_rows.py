@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from math import isfinite
 from statistics import fmean, median
 
+from jupyter_mntrain.metrics.downsampled.blocks import AT, Row, extremes
+from jupyter_mntrain.metrics.downsampled.rank_series import RankSeries, together
+from jupyter_mntrain.metrics.downsampled.samples import PAUSES, UNKNOWN
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.recent import LONG_STEP, STALL_S, WARM_UP_STEPS
 from jupyter_mntrain.metrics.rows.columns import COUNTS, HIGH, LOW, Table, divided
 from jupyter_mntrain.metrics.rows.rank_rows import round_of, take_rows
-from jupyter_mntrain.metrics.thinned.blocks import AT, Row, extremes
-from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
-from jupyter_mntrain.metrics.thinned.samples import PAUSES, UNKNOWN
 from jupyter_mntrain.metrics.time_left import Recurring
 from jupyter_mntrain.model.records.metrics import RankStep
 from jupyter_mntrain.telemetry import formulas

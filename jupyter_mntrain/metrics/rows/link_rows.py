@@ -9,11 +9,11 @@ from ipaddress import ip_address
 
 import msgspec
 
+from jupyter_mntrain.metrics.downsampled.rank_series import RankSeries, together
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.rows.columns import Table
 from jupyter_mntrain.metrics.rows.rank_rows import WARM_UP, all_tell, exchanges, short, take_rows
 from jupyter_mntrain.metrics.summary import Basis, Direction, LinkSummary
-from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.metrics import LinkSample, RankStep

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from jupyter_mntrain.metrics.downsampled.blocks import AT, busy_rate, extremes
+from jupyter_mntrain.metrics.downsampled.rank_series import RankSeries, together
+from jupyter_mntrain.metrics.downsampled.samples import PAUSES, UNKNOWN
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
 from jupyter_mntrain.metrics.rows.columns import COUNTS, HIGH, LOW, Table, divided
 from jupyter_mntrain.metrics.summary import RankSummary
-from jupyter_mntrain.metrics.thinned.blocks import AT, busy_rate, extremes
-from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
-from jupyter_mntrain.metrics.thinned.samples import PAUSES, UNKNOWN
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobState, Placement
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep
@@ -369,7 +369,7 @@ def take_rows(table: Table, rows: Sequence[Mapping[str, float | None]], size: in
 
 
 def round_of(writing: Iterable[RankSeries]) -> int:
-    """Steps from one meeting of replicas to the next, as the ranks tell; 0 if there is none."""
+    """Steps from one sync of replicas to the next, as the ranks tell; 0 if there is none."""
     told = (one.start.meets_every for one in writing if one.start)
     return next((one for one in told if one), 0)
 

@@ -1,6 +1,6 @@
 """Clocks: what to add to each rank's so that nothing arrives before it was sent. Pure.
 
-All ranks of an attempt go by the clock of the machine that started it, but for the delay of the
+All ranks of an attempt go by the clock of the machine that started it, except for the delay of the
 start request. Where messages show that this is wrong, the difference of two ranks is taken from
 both directions between them, as NTP does (RFC 5905): half of what one direction is faster.
 """

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from jupyter_mntrain.metrics.downsampled.samples import MOST_TRACES
 from jupyter_mntrain.metrics.history import JobHistory
-from jupyter_mntrain.metrics.thinned.samples import MOST_TRACES
 from jupyter_mntrain.metrics.trace.messages import Traces, messages, working
 from jupyter_mntrain.metrics.trace.recorded import aligned, recorded_steps
 from jupyter_mntrain.model.ids import Rank

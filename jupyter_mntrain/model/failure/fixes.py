@@ -72,7 +72,7 @@ FIXES: dict[Kind, str] = {
     Kind.OWN_PORT_TAKEN: "give each rank of a node a port of its own, like port + LOCAL_RANK, or "
     "choose one that no program uses",
     Kind.PORT_TAKEN: "another program uses it: launch again without --port, or with --restarts",
-    Kind.KEEPER_LOST: _AGAIN,
+    Kind.SUPERVISOR_LOST: _AGAIN,
     Kind.MACHINE_RESTARTED: _AGAIN,
     Kind.NOT_STARTED: "check the interpreter of that node's agent: mntrain agent run --python PATH",
     Kind.NO_STATE: "mount or restore it and make it writable; if it is lost, join again with: "

@@ -38,7 +38,7 @@ def own(part: PartStatus) -> Problem | None:
 
 
 def ends(parts: Iterable[PartStatus]) -> list[Problem]:
-    """Every failure of a rank, a torchrun or a keeper that nobody had asked for."""
+    """Every failure of a rank, a torchrun or a supervisor that nobody had asked for."""
     found = []
     for part in parts:
         # What a rank printed that exited with code 0 explains an end only if nothing else does.

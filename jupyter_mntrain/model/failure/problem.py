@@ -48,7 +48,7 @@ class Problem(Record, frozen=True):
         return self.kind in SYMPTOMS
 
     def is_alike(self, other: Problem) -> bool:
-        """Whether both say the same but for numbers, as ranks do that fail in the same line."""
+        """Whether both say the same except for numbers, as ranks do that fail in the same line."""
         told, known = (_NUMBER.sub("#", one.cause) for one in (self, other))
         return self.kind is other.kind and told == known
 

@@ -3,7 +3,7 @@
 Diagnosis depends on what happened first. So all parts of an attempt take their times from the clock
 of the machine that started it, continued by each machine's monotonic clock: clocks that are wrong,
 or corrected while a job runs, do not matter. The remaining error is the delay of the start request:
-milliseconds. Imports as little as the keeper does.
+milliseconds. Imports as little as the supervisor does.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from jupyter_mntrain.model.records.stall import Stall
 
 
 class Launched(Record, frozen=True, tag=True):
-    """The keeper runs, and torchrun is starting."""
+    """The supervisor runs, and torchrun is starting."""
 
     time_s: float
 
@@ -70,7 +70,7 @@ class WarningOver(Record, frozen=True, tag=True):
 
 
 class EpisodesJudged(Record, frozen=True, tag=True):
-    """A slow-down or stall of the job has begun, changed or ended; these are all episodes."""
+    """A slowdown or stall of the job has begun, changed or ended; these are all episodes."""
 
     episodes: tuple[Episode, ...]
 
@@ -168,7 +168,7 @@ class StateLost(Record, frozen=True, tag=True):
 
 
 class Exited(Record, frozen=True, tag=True):
-    """The keeper has ended; ``leftovers`` names processes of the part that did not."""
+    """The supervisor has ended; ``leftovers`` names processes of the part that did not."""
 
     time_s: float
     exit_code: int | None

@@ -239,8 +239,8 @@ def may_lead(node_id: NodeId, record: JobRecord) -> bool:
 
 
 def follows(attempt: Attempt, record: JobRecord) -> bool:
-    """Whether ``attempt`` may follow the recorded one: the same placements, or fewer, but for the
-    numbers of their GPUs, interfaces and addresses.
+    """Whether ``attempt`` may follow the recorded one: the same placements, or fewer, except for
+    the numbers of their GPUs, interfaces and addresses.
     """
     before = {place.node_id: place for place in record.attempt.placements}
     head = record.attempt.head.node_id

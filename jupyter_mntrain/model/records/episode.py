@@ -11,7 +11,7 @@ from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.failure.problem import Problem
 
 MOST_KEPT = 40
-"""Slow-downs, stalls and warnings that a job's record keeps: newer ones, and those not over."""
+"""Slowdowns, stalls and warnings that a job's record keeps: newer ones, and those not over."""
 
 
 class Episode(Record, frozen=True):

@@ -55,7 +55,7 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     resumed_step: int | None = None
     """Finished steps of the checkpoint that it has loaded; ``None`` = it begins at step 1."""
     meets_every: int | None = None
-    """Steps between two meetings of replicas that train apart, after which a step takes longer;
+    """Steps between two syncs of replicas that train apart, after which a step takes longer;
     ``None`` = gradients are summed in every step."""
     data: DataPreview | None = None
     """What it trains on; of rank 0."""

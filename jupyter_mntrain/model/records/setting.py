@@ -52,7 +52,7 @@ class SettingsComparison(Record, frozen=True):
 Effect = Literal["refused", "checked", "other", "rounding", "none"]
 """What a changed setting does to a resumed run: ``refused``: the checkpoint does not fit.
 ``checked``: the ranks refuse it if the batches differ. ``other``: other losses from there on.
-``rounding``: the same losses but for rounding. ``none``: exactly the same.
+``rounding``: the same losses except for rounding. ``none``: exactly the same.
 """
 
 

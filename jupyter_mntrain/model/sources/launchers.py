@@ -1,6 +1,6 @@
 """Launchers: variables by which a scheduler, or MPI, tells a process which rank it is. Pure.
 
-A module of its own: the keeper, for whose start every launch waits, loads little else.
+A module of its own: the supervisor, for whose start every launch waits, loads little else.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ from jupyter_mntrain.recipe.memory import (
     trained_parameters,
 )
 from jupyter_mntrain.recipe.schedules import ScheduleName
-from jupyter_mntrain.recipe.sections import OF_MEETINGS, DataParallelSection, Recipe
+from jupyter_mntrain.recipe.sections import OF_SYNCS, DataParallelSection, Recipe
 from jupyter_mntrain.recipe.stored import PLANNED
 
-# Rare meetings, and FSDP: the best of each on the same devices and links. Pure.
+# Rare syncs, and FSDP: the best of each on the same devices and links. Pure.
 #
 # A replica is one rank, or a pipeline of several: every number of replicas that divides the ranks
 # is planned, each with the microbatches and the split that suit it, and as eager 1F1B: others would
@@ -48,14 +48,14 @@ from jupyter_mntrain.recipe.stored import PLANNED
 
 
 RARELY: Final = 50
-"""Steps between two meetings of replicas, where the recipe has none."""
+"""Steps between two syncs of replicas, where the recipe has none."""
 
 SCHEDULE: Final[ScheduleName] = "eager-1f1b"
 
 COST: Final = "loss was 2.3 % higher in one benchmark run"
-"""What its row says of quality, which no plan predicts. Measured by ``benchmarks.rare_meetings``:
-Llama with 8M parameters, two replicas that met every 50 steps, once, after 100 steps: there was one
-meeting before the steps whose loss counted."""
+"""What its row says of quality, which no plan predicts. Measured by ``benchmarks.rare_syncs``:
+Llama with 8M parameters, two replicas that synced every 50 steps, once, after 100 steps: there was
+one sync before the steps whose loss counted."""
 
 OF_PIPELINES: Final = frozenset(
     {"pipeline.schedule", "pipeline.split", "pipeline.in_flight", "pipeline.kept_back"}
@@ -71,14 +71,14 @@ class _Found(NamedTuple):
     choice: Choice
 
 
-def rare_meetings(task: Task, chain: Chain) -> OtherPlan:
-    """Predict the fastest layout of replicas that meet rarely.
+def rare_syncs(task: Task, chain: Chain) -> OtherPlan:
+    """Predict the fastest layout of replicas that sync rarely.
 
     Args:
         chain: whose order the ranks keep.
     """
     every = task.recipe.data_parallel.sync_every or RARELY
-    name = f"data parallel, meeting every {every} steps"
+    name = f"data parallel, sync every {every} steps"
     return _fastest(name, task, chain, _with_replicas(task, every))
 
 
@@ -168,17 +168,17 @@ def _with_replicas(task: Task, every: int) -> Iterator[Task]:
                     sync_every=every,
                     reshard_after_forward=False,
                 ),
-                # At meetings only.
+                # At syncs only.
                 evaluation=msgspec.structs.replace(
                     recipe.evaluation,
-                    interval_steps=_at_meetings(recipe.evaluation.interval_steps, every),
+                    interval_steps=_at_syncs(recipe.evaluation.interval_steps, every),
                 ),
             ),
         )
 
 
-def _at_meetings(steps: int, every: int) -> int:
-    """The nearest number of steps between evaluations that are made at meetings; 0 is never."""
+def _at_syncs(steps: int, every: int) -> int:
+    """The nearest number of steps between evaluations that are made at syncs; 0 is never."""
     return max(1, round(steps / every)) * every if steps else 0
 
 
@@ -191,7 +191,7 @@ def _told(name: str, given: Task, found: _Found) -> OtherPlan:
         name=name,
         chosen=_differing(given, found),
         step_s=choice.step_s,
-        note=COST + host if found.task.recipe.data_parallel.meets_rarely else "",
+        note=COST + host if found.task.recipe.data_parallel.syncs_rarely else "",
         memory_bytes=tuple(room.needed(choice.split, choice.counts)),
     )
 
@@ -204,7 +204,7 @@ def _differing(given: Task, found: _Found) -> dict[str, str]:
         "data_parallel.replicas": section.replicas,
         "data_parallel.shards": section.shards,
         "data_parallel.sync_every": section.sync_every,
-        **{f"data_parallel.{name}": getattr(section, name) for name in OF_MEETINGS},
+        **{f"data_parallel.{name}": getattr(section, name) for name in OF_SYNCS},
         "data_parallel.reshard_after_forward": section.reshard_after_forward,
         "train.accumulation": recipe.train.accumulation,
         "evaluation.interval_steps": recipe.evaluation.interval_steps,
@@ -245,7 +245,7 @@ SUMS_PER_LAYER = 4
 
 
 def other_ways(task: Task, chain: Chain, found: Choice) -> Iterator[OtherPlan]:
-    """Predict data parallelism, with sums in every step and with rare meetings, FSDP and tensor
+    """Predict data parallelism, with sums in every step and with rare syncs, FSDP and tensor
     parallelism; nothing on a single device.
 
     Each with the size of microbatches, and the recomputation if that is open, that make it fastest.
@@ -266,7 +266,7 @@ def other_ways(task: Task, chain: Chain, found: Choice) -> Iterator[OtherPlan]:
         else:
             yield min(tried, key=_preference)
         if predict is _data_parallel:
-            yield rare_meetings(task, chain)
+            yield rare_syncs(task, chain)
             yield fully_sharded(task, chain)
 
 

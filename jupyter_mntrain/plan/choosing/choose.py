@@ -298,7 +298,7 @@ def _guesses_of_rings(task: Task, chain: Chain) -> Iterator[str]:
             if not speed.is_measured:
                 yield _guessed_link(task.devices[one].node, task.devices[other].node, speed)
     if is_within:
-        what = "sums of gradients" if section.sums_gradients else "meetings of replicas"
+        what = "sums of gradients" if section.sums_gradients else "syncs of replicas"
         yield f"{what} within a node: 5 GB/s"
 
 

@@ -301,7 +301,7 @@ def with_equal_speeds(found: Sequence[MeasuredDevice]) -> tuple[Device, ...]:
 
 
 def _by_kind(found: Sequence[MeasuredDevice]) -> Iterator[list[_Measured]]:
-    """Measured devices that are the same but for their speed."""
+    """Measured devices that are the same except for their speed."""
     ranks: dict[tuple[str, int | None], list[int]] = defaultdict(list)
     for index, one in enumerate(found):
         ranks[one.device.node, one.gpu].append(index)

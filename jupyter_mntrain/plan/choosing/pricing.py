@@ -37,6 +37,14 @@ from jupyter_mntrain.plan.prediction.step import (
     times_under,
 )
 from jupyter_mntrain.recipe.combinations import check_memory
+from jupyter_mntrain.recipe.instructions import (
+    Actions,
+    Counts,
+    Stages,
+    choose_counts,
+    make_order,
+    stages_of,
+)
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.memory import (
     WIDTHS,
@@ -46,14 +54,6 @@ from jupyter_mntrain.recipe.memory import (
     optimizer_bytes,
     place_forecast,
     trained_parameters,
-)
-from jupyter_mntrain.recipe.orders import (
-    Actions,
-    Counts,
-    Stages,
-    choose_counts,
-    make_order,
-    stages_of,
 )
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
@@ -313,7 +313,7 @@ class Room:
 # for its own messages. Over Gloo, shards send gradients to each other directly. Rings that use a
 # node's network card at the same time share it. All ranks wait for the slowest: the norm of the
 # gradient is that of all. They agree on it, on the loss and on what is to be saved in one small
-# all-reduce per step, of which the latency counts; replicas that meet rarely first agree on a norm
+# all-reduce per step, of which the latency counts; replicas that sync rarely first agree on a norm
 # of their own.
 
 
@@ -349,11 +349,11 @@ class End(NamedTuple):
 
     Args:
         own_s: of what all wait for.
-        meeting_s: of meetings of replicas: the mean of a step, as if none were behind computing.
+        sync_s: of syncs of replicas: the mean of a step, as if none were behind computing.
     """
 
     own_s: float
-    meeting_s: float = 0.0
+    sync_s: float = 0.0
 
     def beside(self, computing_s: float, recipe: Recipe) -> float:
         """Return all of them, less what is hidden.
@@ -362,8 +362,8 @@ class End(NamedTuple):
             computing_s: of a step; averages that come later have several to arrive.
         """
         section = recipe.data_parallel
-        hidden = section.sync_delay / section.fragment_steps if section.meets_rarely else 0.0
-        return self.own_s + max(0.0, self.meeting_s - hidden * computing_s)
+        hidden = section.sync_delay / section.fragment_steps if section.syncs_rarely else 0.0
+        return self.own_s + max(0.0, self.sync_s - hidden * computing_s)
 
 
 def end_seconds(
@@ -463,7 +463,7 @@ def sum_seconds(
             )
             for ring in rings.replicas[place]
         )
-    if recipe.data_parallel.meets_rarely:
+    if recipe.data_parallel.syncs_rarely:
         return End(passed_s, replicas_s)
     return End(passed_s + replicas_s)
 
@@ -494,12 +494,12 @@ def agreement_seconds(
     recipe: Recipe, config: Config, chain: Chain, devices: Sequence[Device], links: LinkBetween
 ) -> float:
     """Return the seconds in which all ranks agree on a step's loss and gradient norm, in every
-    step: also where replicas meet rarely.
+    step: also where replicas sync rarely.
     """
     layers = config["num_hidden_layers"]
     names = len(parameters(config, layers, is_first=True, is_last=True))
     section = recipe.data_parallel
-    if not section.meets_rarely:
+    if not section.syncs_rarely:
         return agreed_seconds(1 + names + VOTES, chain.indices, devices, links)
     replicas = [
         tuple(
@@ -523,11 +523,11 @@ def agreed_seconds(
 
 
 def replica_seconds(recipe: Recipe, values: float, speed: LinkSpeed) -> float:
-    """Return the seconds in which replicas exchange gradients, or where they meet rarely what they
+    """Return the seconds in which replicas exchange gradients, or where they sync rarely what they
     learned: the mean of a step.
     """
     section = recipe.data_parallel
-    width = section.sent_bytes if section.meets_rarely else gradient_width(recipe)
+    width = section.sent_bytes if section.syncs_rarely else gradient_width(recipe)
     every = max(1, section.sync_every)
     return ring_seconds(values * width, section.replicas, speed) / every
 

@@ -19,7 +19,7 @@ MOST_TRIED_ALL: Final = 6
 """Participants whose orders are all tried; 720 of them."""
 
 TOLERANCE: Final = 0.1
-"""Orders as good as the best one but for this share are equal: a repeated measurement is off by
+"""Orders as good as the best one except for this share are equal: a repeated measurement is off by
 less, and must not give a job another order."""
 
 

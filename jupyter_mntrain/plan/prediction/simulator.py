@@ -13,7 +13,7 @@ import msgspec
 
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.plan import LinkSpeed, StepSpan, StepSpans
-from jupyter_mntrain.recipe.orders import Actions, StageAction, Stages
+from jupyter_mntrain.recipe.instructions import Actions, StageAction, Stages
 
 # Times of stages and links that a step is simulated with, and the step that results. Pure.
 
@@ -296,7 +296,7 @@ def simulate(
     """Walk a step.
 
     Args:
-        orders: of each rank; from :func:`~jupyter_mntrain.recipe.orders.make_order`.
+        orders: of each rank; from :func:`~jupyter_mntrain.recipe.instructions.make_order`.
         times: of each stage.
         link: from rank to rank.
         is_batched: whether messages that a rank starts one right after another are one operation of

@@ -24,6 +24,15 @@ from jupyter_mntrain.plan.prediction.simulator import (
     StageTimes,
     simulate,
 )
+from jupyter_mntrain.recipe.instructions import (
+    Counts,
+    Stages,
+    choose_counts,
+    make_order,
+    rank_of_stage,
+    stages_of,
+    zero_bubble_slots,
+)
 from jupyter_mntrain.recipe.layout import Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.memory import (
     WIDTHS,
@@ -35,15 +44,6 @@ from jupyter_mntrain.recipe.memory import (
     saved_bytes,
     trained_parameters,
     trains_head,
-)
-from jupyter_mntrain.recipe.orders import (
-    Counts,
-    Stages,
-    choose_counts,
-    make_order,
-    rank_of_stage,
-    stages_of,
-    zero_bubble_slots,
 )
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
@@ -506,7 +506,7 @@ class _Chain:
     """Walks every stage as far as its neighbors allow.
 
     The order in which ranks begin to receive is that of
-    :func:`~jupyter_mntrain.recipe.orders.with_messages`, which takes one slot of each rank
+    :func:`~jupyter_mntrain.recipe.instructions.with_messages`, which takes one slot of each rank
     in turn: ``turns`` counts them. Gradients of weights take none, and go after all messages:
     theirs is the turn of the slot that follows, once that is known.
     """

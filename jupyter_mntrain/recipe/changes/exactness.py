@@ -112,7 +112,7 @@ def _effect(name: str, before: Recipe, after: Recipe, step: int, last: int | Non
     if name == "data_parallel.sync_every" and not after.data_parallel.sync_every:
         return "refused" if after.data_parallel.replicas > 1 else "other"
     if every and name in _DURATION and step % every and last in {None, step}:
-        return "other"  # replicas have met after the last step, or may have
+        return "other"  # replicas have synced after the last step, or may have
     if name in _SCHEDULE and _has_same_rates(before, after, step):
         return "none"
     if name == "train.seed" and before.trains_adapters and before.model.path is None:

@@ -6,14 +6,14 @@ from msgspec.structs import replace
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.sections import OF_MEETINGS, DataParallelSection, Recipe
+from jupyter_mntrain.recipe.sections import OF_SYNCS, DataParallelSection, Recipe
 
 
 def on_fewer_ranks(recipe: Recipe, ranks: int, whole: int) -> Recipe:
     """Return the recipe with as many replicas as still fit.
 
     Each has as many ranks as before, or as near to that as the number of ranks and the batch allow,
-    which stays as large. A replica that is alone has no other to meet.
+    which stays as large. A replica that is alone has no other to sync with.
 
     Args:
         ranks: of this attempt.
@@ -33,9 +33,7 @@ def _with(recipe: Recipe, replicas: int) -> Recipe:
     section = replace(recipe.data_parallel, replicas=replicas)
     if replicas == 1:
         usual = DataParallelSection()
-        section = replace(
-            section, sync_every=0, **{one: getattr(usual, one) for one in OF_MEETINGS}
-        )
+        section = replace(section, sync_every=0, **{one: getattr(usual, one) for one in OF_SYNCS})
     return replace(recipe, data_parallel=section)
 
 

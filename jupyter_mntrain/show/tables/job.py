@@ -44,7 +44,7 @@ UNEVEN = 1.2
 """Step times that differ by more are told."""
 
 MOST_OVER = 3
-"""Newest slow-downs, stalls and warnings that are over and still listed."""
+"""Newest slowdowns, stalls and warnings that are over and still listed."""
 
 MISSING: Final = {
     "step_s": "step time",

@@ -1,6 +1,6 @@
 """Startup: what runs in every Python process of a job before its script, and what it leaves.
 
-The keeper puts this directory first on ``PYTHONPATH``: so it works for any script, and for any
+The supervisor puts this directory first on ``PYTHONPATH``: so it works for any script, and for any
 Python, even one without mntrain. The rest of the program reads the files with
 :mod:`jupyter_mntrain.telemetry.startup.exit_record`.
 """

@@ -19,7 +19,7 @@ MODULE = "torch.distributed.elastic.multiprocessing.api"
 STOP_FILE = "stop.json"
 
 SLACK_S = 5
-"""The keeper ends first what does not end within the grace: it says where that was."""
+"""The supervisor ends first what does not end within the grace: it says where that was."""
 
 
 def give_grace(directory: str, after_import: Any) -> None:

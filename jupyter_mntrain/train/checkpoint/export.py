@@ -107,8 +107,8 @@ def load_whole(
 ) -> dict[str, torch.Tensor]:
     """Load weights by their names in the whole model, in host memory. Collective.
 
-    Where adapters were trained, the recipe's own weights are read but for those that were trained
-    whole, and the checkpoint's adapters merged into them.
+    Where adapters were trained, the recipe's own weights are read except for those that were
+    trained whole, and the checkpoint's adapters merged into them.
 
     Args:
         stage: the whole model, on the meta device; not needed by a rank that wants no weights.

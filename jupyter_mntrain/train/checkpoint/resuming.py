@@ -569,7 +569,7 @@ def refuse_apart(begin: Beginning, replicas: int) -> None:
     have the same.
 
     Args:
-        replicas: that sum gradients in every step; 0 if they meet rarely.
+        replicas: that sum gradients in every step; 0 if they sync rarely.
 
     Raises:
         RecipeError: as told.
@@ -577,7 +577,7 @@ def refuse_apart(begin: Beginning, replicas: int) -> None:
     manifest = begin.found.manifest
     if (saved := replicas_apart(manifest)) and replicas > 1:
         cause = f"checkpoint {manifest.step} in {begin.directory.path} was made by {saved} "
-        cause += "replicas that meet rarely, each with weights of its own"
+        cause += "replicas that sync rarely, each with weights of its own"
         fix = "set data_parallel.sync_every, as they had it, or train a single replica"
         raise RecipeError(cause, fix=fix)
 

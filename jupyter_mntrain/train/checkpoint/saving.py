@@ -50,7 +50,7 @@ from jupyter_mntrain.train.checkpoint.resuming import (
     set_random_state,
 )
 from jupyter_mntrain.train.optimizer.algorithms import rows_of_state
-from jupyter_mntrain.train.optimizer.diloco import MOMENTUM, Meetings
+from jupyter_mntrain.train.optimizer.diloco import MOMENTUM, OuterSyncs
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import COUNTS, HISTORY, Spikes
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
@@ -404,7 +404,7 @@ class Checkpointing:
         digests: this run's, compared with a checkpoint's.
         grid: tells which ranks hold the same parameters.
         model: holds the parameters to save.
-        meetings: of replicas that meet rarely, each of which has weights of its own in between.
+        syncs: of replicas that sync rarely, each of which has weights of its own in between.
         spikes: whose state is saved, too.
         figures: of this attempt after so many steps.
         say: prints a line to the job's log.
@@ -416,7 +416,7 @@ class Checkpointing:
     digests: Mapping[str, str]
     grid: Grid
     model: Pipeline
-    meetings: Meetings
+    syncs: OuterSyncs
     spikes: Spikes
     figures: Callable[[int], RunFigures]
     say: Callable[[str], None]
@@ -487,7 +487,7 @@ class Checkpointing:
             self._earlier = begin.found.manifest.figures
             refuse_other(begin, self._digests)
             refuse_other_adapters(begin, self.recipe.adapters)
-            refuse_apart(begin, 0 if self.meetings.are_rare else self.grid.replicas)
+            refuse_apart(begin, 0 if self.syncs.are_rare else self.grid.replicas)
             self._restore(begin, optimizer)
             if self.world.is_head:
                 self.say(f"checkpoint: resuming after step {step} of {begin.directory.path}")
@@ -598,7 +598,7 @@ class Checkpointing:
 
     def _begin(self, saver: Saver, step: int, optimizer: Optimizer, loss: float | None) -> None:
         begin_s = perf_counter()
-        apart = self.grid.replicas if self.meetings.are_rare else 0
+        apart = self.grid.replicas if self.syncs.are_rare else 0
         common, own = self._state(optimizer, apart)
         # Replicas hold the same state: each writes its share.
         mine = sorted(common)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
@@ -633,7 +633,7 @@ class Checkpointing:
             return self._by_rows(held), {}
         replica = self.grid.replica_of(self.world.rank) % apart
         own = {f"replica-{replica}/{name}": one for name, one in held.items()}
-        return self._by_rows(self.meetings.state()), self._by_rows(own)
+        return self._by_rows(self.syncs.state()), self._by_rows(own)
 
     def _by_rows(self, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """With names that tell the rows, where parameters are sharded."""
@@ -669,7 +669,7 @@ class Checkpointing:
         found = begin.found
         apart = replicas_apart(found.manifest)
         common, own = self._state(optimizer, apart)
-        state, means = common | own, self.meetings.expected_means()
+        state, means = common | own, self.syncs.expected_means()
         rows_of = dict(zip(means, self._by_rows(means), strict=True))
         random = random_state(self.world) if found.manifest.world_size == self.world.size else {}
         loaded = load(
@@ -688,9 +688,9 @@ class Checkpointing:
             for name, one in state.items():
                 one.copy_(loaded[name])
         if not apart:
-            self.meetings.begin_at(found.manifest.step)
+            self.syncs.begin_at(found.manifest.step)
         arrived = {name: loaded[rows] for name, rows in rows_of.items() if rows in loaded}
-        self.meetings.go_on(found.manifest.step, arrived)
+        self.syncs.go_on(found.manifest.step, arrived)
         optimizer.resume_after(found.manifest.step)
         self.spikes.restore(loaded)
         set_random_state(self.world, loaded)

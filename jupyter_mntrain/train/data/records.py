@@ -88,7 +88,7 @@ def is_utf_8(path: Path) -> bool:
 def _decompressed(path: Path, raw: IO[bytes]) -> IO[bytes]:
     match path.suffix.lower():
         case ".gz":
-            return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]  # but for its name
+            return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]  # except for its name
         case ".zst":
             try:
                 import pyarrow as pa

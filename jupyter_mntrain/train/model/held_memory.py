@@ -52,7 +52,7 @@ def refuse_full_host(
     Raises:
         RecipeError: a node has not; the same on every rank.
     """
-    offloads, meets = recipe.memory.offload_activations, recipe.data_parallel.meets_rarely
+    offloads, meets = recipe.memory.offload_activations, recipe.data_parallel.syncs_rarely
     if not (offloads or meets):
         return
     estimate = memory_estimate(model_shape(config), recipe, stages)
@@ -65,7 +65,7 @@ def refuse_full_host(
             kept.append("offloaded activations (memory.offload_activations)")
             fixes.append('memory.checkpointing = "full", or smaller microbatches')
         if meets:
-            kept.append("weights and momentum of the last meeting (data_parallel.sync_every)")
+            kept.append("weights and momentum of the last sync (data_parallel.sync_every)")
             fixes.append("adapters, or more stages in each replica")
         cause = f"the ranks of this node keep {needed / 1e9:.1f} GB in host memory, "
         cause += f"{' and '.join(kept)}, and {free / 1e9:.1f} GB are free"

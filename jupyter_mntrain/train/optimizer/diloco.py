@@ -160,9 +160,9 @@ class UnderWay:
             self.averages.set_result(Averages(means, total))
 
 
-# Outer optimizer: what replicas that meet rarely have in common, updated at each meeting.
+# Outer optimizer: what replicas that sync rarely have in common, updated at each sync.
 #
-# DiLoCo (arXiv 2311.08105): the difference between the weights of the last meeting and those that a
+# DiLoCo (arXiv 2311.08105): the difference between the weights of the last sync and those that a
 # replica has now is its gradient, and SGD with Nesterov momentum takes the mean of all replicas'.
 
 
@@ -175,11 +175,11 @@ _FLOAT32 = torch.float32.itemsize
 class OuterBucket:
     """Parameters that replicas send at once.
 
-    They are in float32, whatever the model's dtype, and in host memory: between two meetings a GPU
+    They are in float32, whatever the model's dtype, and in host memory: between two syncs a GPU
     has no use for them.
 
     Args:
-        weights: of the last meeting, by name; updated in place.
+        weights: of the last sync, by name; updated in place.
     """
 
     def __init__(self, section: DataParallelSection, weights: Mapping[str, nn.Parameter]) -> None:
@@ -205,7 +205,7 @@ class OuterBucket:
         }
 
     def learned(self, kept: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The difference of the last meeting's weights and a replica's: flat, float32, on its
+        """The difference of the last sync's weights and a replica's: flat, float32, on its
         device.
 
         Args:
@@ -254,7 +254,7 @@ def outer_fragments(
     on no split. Both copies of a tied embedding are in the first one.
 
     Args:
-        counted_once: names of the parameters but for a tied copy.
+        counted_once: names of the parameters except for a tied copy.
     """
     dealt: list[dict[str, torch.Tensor]] = [{} for _ in range(section.sync_fragments)]
     for name, one in kept.items():
@@ -277,13 +277,13 @@ def _copied(weight: torch.Tensor) -> nn.Parameter:
     return nn.Parameter(weight.detach().to("cpu", torch.float32, copy=True))
 
 
-# Meetings: replicas that train apart average what they have learned, every so many steps.
+# Syncs: replicas that train apart average what they have learned, every so many steps.
 #
 # All weights at once, or one fragment after another; at once, or behind computing (streaming
 # DiLoCo, arXiv 2501.18512).
 
 
-MEETING = "averaging the replicas"
+SYNC = "averaging the replicas"
 
 MOMENTUM = "outer/momentum/"
 """Before the name of a parameter, in a checkpoint."""
@@ -296,15 +296,15 @@ KEPT = 0.5
 meanwhile is not thrown away."""
 
 
-class Meetings:
-    """Meetings of one rank with those that hold the same weights in other replicas.
+class OuterSyncs:
+    """Syncs of one rank with those that hold the same weights in other replicas.
 
     Without ``data_parallel.sync_every`` there are none, and nothing is held.
 
     Args:
         optimizer: holds what a replica has learned.
         meter: counts the bytes.
-        progress: receives the progress of each meeting: over a slow network it takes minutes.
+        progress: receives the progress of each sync: over a slow network it takes minutes.
     """
 
     def __init__(
@@ -326,7 +326,7 @@ class Meetings:
         self._fragments: Sequence[Sequence[OuterBucket]] = ()
         self._under_way: UnderWay | None = None
         self._met: dict[int, int] = {}
-        """Steps at the last meeting of each fragment, by its number, as far as this process knows;
+        """Steps at the last sync of each fragment, by its number, as far as this process knows;
         an average under way does not count."""
         self._last = torch.zeros((), dtype=torch.int64)
         """Steps at which all weights were equal; a tensor, as a checkpoint has it."""
@@ -337,15 +337,15 @@ class Meetings:
 
     @property
     def are_rare(self) -> bool:
-        """Whether replicas train apart between meetings."""
-        return self._section.meets_rarely and self._groups.replicas is not None
+        """Whether replicas train apart between syncs."""
+        return self._section.syncs_rarely and self._groups.replicas is not None
 
     def is_over(self, step: int) -> bool:
         """Whether replicas have the same weights after ``step`` steps."""
         return not self.are_rare or int(self._last) == step
 
     def after(self, step: int) -> None:
-        """Meet if it is time to, after ``step`` finished steps. Collective.
+        """Sync if it is time to, after ``step`` finished steps. Collective.
 
         That is after the last step, too: what is written then holds what all have learned.
         """
@@ -362,7 +362,7 @@ class Meetings:
                 self._meet(fragment, step)
 
     def conclude(self, step: int) -> None:
-        """Meet with all weights that have not met after this step. Collective."""
+        """Sync all weights that have not been synced after this step. Collective."""
         if self.are_held and not self.is_over(step):
             self._take()
             for fragment in range(self._section.sync_fragments):
@@ -370,23 +370,23 @@ class Meetings:
                     self._meet(fragment, step)
 
     def end(self, step: int, *, is_written: bool) -> None:
-        """Meet a last time, if the model is written: it then holds what all have learned. Else only
+        """Sync a last time, if the model is written: it then holds what all have learned. Else only
         wait for what is under way: its group is about to be closed. Collective.
         """
         if is_written:
             self.conclude(step)
         elif self._under_way is not None:
-            self._under_way.wait(MEETING, self._progress)
+            self._under_way.wait(SYNC, self._progress)
 
     def begin_at(self, step: int) -> None:
-        """Take the weights that all replicas have after ``step`` steps for those of a meeting."""
+        """Take the weights that all replicas have after ``step`` steps for those of a sync."""
         if self.are_rare:
             self._begin_with_own()
             self._last.fill_(step)
 
     @contextmanager
     def common(self, step: int) -> Iterator[None]:
-        """Have the weights of the last meetings in place of a replica's own, to evaluate them."""
+        """Have the weights of the last syncs in place of a replica's own, to evaluate them."""
         if self.is_over(step):
             yield
             return
@@ -402,7 +402,7 @@ class Meetings:
     def state(self) -> dict[str, torch.Tensor]:
         """What all replicas have in common, by its names in a checkpoint: ``model/NAME`` in the
         dtype of the model, as everybody reads it who wants one, and with less than float32 beside
-        it what that was rounded from. Views, but for what is rounded.
+        it what that was rounded from. Views, except for what is rounded.
 
         Waits for an average that is under way.
         """
@@ -431,7 +431,7 @@ class Meetings:
         Args:
             step: of the checkpoint.
             means: those of :meth:`expected_means` that it has. If fragments have been other ones,
-                they are left out: what they hold is sent again at the next meeting.
+                they are left out: what they hold is sent again at the next sync.
         """
         if not self.are_rare:
             return
@@ -461,7 +461,7 @@ class Meetings:
         how = f", in {parts} fragments" if parts > 1 else ""
         how += f", taken {delay} step{'s' * (delay > 1)} later" if delay else ""
         return (
-            f"; replicas meet every {section.sync_every} steps: {size} per rank in "
+            f"; replicas sync every {section.sync_every} steps: {size} per rank in "
             f"{section.sync_dtype}{how}; outer learning rate {section.outer_learning_rate:g}, "
             f"momentum {section.outer_momentum:g}"
         )
@@ -476,14 +476,14 @@ class Meetings:
             yield from fragment
 
     def _weights(self) -> dict[str, torch.Tensor]:
-        """Those of the last meetings."""
+        """Those of the last syncs."""
         return _weights_of(self._buckets())
 
     def _means(self) -> dict[str, torch.Tensor]:
         """The average that is under way, by its names in a checkpoint."""
         if self._under_way is None:
             return {}
-        arrived = self._under_way.wait(MEETING, self._progress).means
+        arrived = self._under_way.wait(SYNC, self._progress).means
         buckets = self._fragments[self._under_way.fragment]
         return {
             f"{MEAN}{name}": part
@@ -504,7 +504,7 @@ class Meetings:
         assert group is not None  # noqa: S101
         buckets, each = self._fragments[fragment], self._section.sent_bytes
         values = sum(one.numel() for bucket in buckets for one in bucket.weights.values())
-        tally, total = Tally(self._progress, MEETING, round(values * each), "B"), 0
+        tally, total = Tally(self._progress, SYNC, round(values * each), "B"), 0
         for bucket in buckets:
             learned = bucket.learned(kept)
             mean, sent = average(learned, self._section.sync_dtype, group)
@@ -530,7 +530,7 @@ class Meetings:
         under_way, self._under_way = self._under_way, None
         if under_way is None:
             return
-        arrived = under_way.wait(MEETING, self._progress)
+        arrived = under_way.wait(SYNC, self._progress)
         for bucket, mean in zip(self._fragments[under_way.fragment], arrived.means, strict=True):
             bucket.step(mean)
         self._count(arrived.sent_bytes)
@@ -541,7 +541,7 @@ class Meetings:
         self._put(met)
 
     def _evened(self, fragment: int) -> dict[str, torch.Tensor]:
-        """Weights of a fragment after its meeting; collective where it has a tied embedding."""
+        """Weights of a fragment after its sync; collective where it has a tied embedding."""
         weights = _weights_of(self._fragments[fragment])
         if fragment == 0:  # which has both copies
             self._pipeline.even_out_tied(weights)

@@ -73,7 +73,7 @@ class Optimizer:
         recipe: its learning rate, schedule and clipping may be replaced between two steps.
         parameters: this rank's, by name.
         counted_once: those whose gradients count in the global norm: all but a tied copy.
-        replica: the ranks of this replica, if replicas meet rarely: each has a norm of its own.
+        replica: the ranks of this replica, if replicas sync rarely: each has a norm of its own.
         split: how they are split over ranks, if they are.
     """
 
@@ -167,7 +167,7 @@ class Optimizer:
 
         Returns:
             Loss and gradient norm of the whole model, and the sum of each vote. The norm is the
-            mean of replicas that meet rarely.
+            mean of replicas that sync rarely.
         """
         if self._replica is not None:
             squares = self._mean_norm(squares, self._replica)
@@ -198,8 +198,8 @@ class Optimizer:
     def update(self, norm: torch.Tensor) -> None:
         """Clip by the global ``norm``, update the parameters, and clear the gradients.
 
-        A replica that meets others rarely clips by its own. With a fused backward pass they have
-        been updated already, unclipped.
+        A replica that syncs with others rarely clips by its own. With a fused backward pass they
+        have been updated already, unclipped.
         """
         if self._replica_norm is not None:
             norm = self._replica_norm

@@ -66,7 +66,7 @@ class FirstStep(Trainer):
         os.environ.pop(CHECKPOINT_VARIABLE, None)
         self._before_bytes = psutil.Process().memory_info().rss
         super().__init__(first_step_of(recipe), world, recorder)
-        self.meetings.are_held = False
+        self.syncs.are_held = False
 
     def run(self) -> TrainResult:
         result = super().run()

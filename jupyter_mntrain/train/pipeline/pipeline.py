@@ -12,9 +12,9 @@ from torch import nn
 
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.plan.prediction.step import shard_bytes
+from jupyter_mntrain.recipe.instructions import choose_counts, counts_without_links
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.memory import StageShape
-from jupyter_mntrain.recipe.orders import choose_counts, counts_without_links
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch
@@ -329,7 +329,7 @@ class Pipeline:
         return max(1, sum(batch.share(part, grid.width).counted for part in parts))
 
     def share_gradients(self) -> None:
-        """Sum gradients over replicas, unless they meet rarely, and over the copies of a tied
+        """Sum gradients over replicas, unless they sync rarely, and over the copies of a tied
         embedding. Collective.
         """
         if self._shards is not None:

@@ -16,7 +16,13 @@ from torch.distributed.pipelining import (
     schedules,
 )
 
-from jupyter_mntrain.recipe.orders import Counts, Slot, StageAction, with_weights, zero_bubble_slots
+from jupyter_mntrain.recipe.instructions import (
+    Counts,
+    Slot,
+    StageAction,
+    with_weights,
+    zero_bubble_slots,
+)
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.train.model.stages import Stage
 from jupyter_mntrain.train.pipeline.directions import ReceiveStream, post

@@ -31,7 +31,7 @@ LEAST_WAIT_S = 1e-4
 @dataclass(frozen=True)
 class StepMarks:
     """Moments of a step, in order; ``before`` is the end of the one before. After the update,
-    replicas that meet rarely may have met.
+    replicas that sync rarely may have synced.
     """
 
     before: Mark

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage
 
-from jupyter_mntrain.recipe.orders import Computing
+from jupyter_mntrain.recipe.instructions import Computing
 from jupyter_mntrain.train.world import World, gathered
 
 # Link timing: measures transfer times between stages, between two training steps.

@@ -146,7 +146,7 @@ def refuse_unlaunchable(context: Context, args: Namespace) -> None:
 def _spec(
     args: Namespace, before: JobSpec, workload: Workload, project: StagedProject | None
 ) -> JobSpec:
-    """What the options say, else a stored job; but for its nodes and files."""
+    """What the options say, else a stored job; except for its nodes and files."""
     given, taken = _variables(before, args, workload)
     return JobSpec(
         entry=workload.entry,

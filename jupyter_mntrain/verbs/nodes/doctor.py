@@ -23,10 +23,10 @@ from jupyter_mntrain.verbs.launching.dry_run import FOUND
 from jupyter_mntrain.verbs.launching.foreign_job import agreement_option, ask_about_job_file
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
-from jupyter_mntrain.verbs.nodes.deep_step import (
+from jupyter_mntrain.verbs.nodes.smoke_step import (
     deep_option,
     refuse_nothing_to_try,
-    with_deep_step,
+    with_smoke_step,
 )
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.built import Built
@@ -88,7 +88,7 @@ class DoctorVerb(Verb):
             with context.screen.progress() as progress:
                 report = look(progress=progress)
         if built is not None and args.deep:
-            report = with_deep_step(context, built, report)
+            report = with_smoke_step(context, built, report)
         return Outcome(
             doctor_table(report, EVERY, every=args.all),
             msgspec.to_builtins(report),

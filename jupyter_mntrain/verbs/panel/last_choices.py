@@ -45,7 +45,7 @@ class Memory:
         return self._file.read()
 
     def remember(self, key: str, choices: Choices, *, job: JobId, now_s: float) -> None:
-        """Store the choices that were just launched, but for the acknowledgment of versions that
+        """Store the choices that were just launched, except for the acknowledgment of versions that
         differ and of what the doctor found: it was for that launch.
         """
         choices = msgspec.structs.replace(choices, mixed_versions=False, skips_doctor=False)

@@ -189,7 +189,7 @@ def _traffic(
         yield step_traffic(of_part, recipe.stages_per_rank, boundary, is_v=is_v)
     layers = config["num_hidden_layers"]
     shapes = trained_parameters(recipe, config, layers, is_first=True, is_last=True)
-    sent = section.sent_bytes / section.sync_every if section.meets_rarely else size
+    sent = section.sent_bytes / section.sync_every if section.syncs_rarely else size
     weights = sum(map(math.prod, shapes)) * sent
     each = weights / recipe.pipeline_ranks(len(nodes)) / grid.shards
     for ring in {grid.replicas_of(rank) for rank in range(len(nodes))}:

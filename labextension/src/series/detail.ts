@@ -1,4 +1,4 @@
-/** Detail: a range of a long job's steps as its nodes have them, which a page holds only thinned. */
+/** Detail: a range of a long job's steps as its nodes have them, which a page holds only downsampled. */
 
 import type { JobSeries } from '../schema';
 import { before, type Range } from '../liveview/axis/range';

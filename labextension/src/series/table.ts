@@ -1,4 +1,4 @@
-/** Table of numbers by column: bounded, and thinned evenly when full. */
+/** Table of numbers by column: bounded, and downsampled evenly when full. */
 
 import { type NonFinite, nonFinite } from '../formats';
 

@@ -16,8 +16,8 @@ import pytest
 
 from jupyter_mntrain.agent.access.roles import MAY
 from jupyter_mntrain.agent.access.viewing import around, for_viewer, lines_for_viewer, masked_log
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model.api import Route, StreamMessage, TrustNews
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -223,7 +223,7 @@ def _plant(folder: Path, planter: Planter, job_id: JobId, node_id: NodeId, *, nu
         planter.record(JournalLine, seq=seq, attempt=number, body=planter.record(kind), offset=1)
         for seq, kind in enumerate(get_args(Sample), 1)
     ]
-    # Enough steps that they are answered thinned, too.
+    # Enough steps that they are answered downsampled, too.
     lines.append(JournalLine(len(lines) + 1, number, RankStep(now_s, Rank(1), 1, 1.0)))
     secrets = [*planter.places][first:]
     environment = {f"PASSWORD_{n}": secret for n, secret in enumerate(secrets)}

@@ -98,7 +98,7 @@ def test_only_this_user_can_read_a_job_even_where_the_directory_was_open(new_age
             assert not path.stat().st_mode & 0o077, path
             found.add(path.name)
     assert not agent.state.stat().st_mode & 0o077
-    assert {"record.json", "journal.ndjson", "log", "keeper.log", "keeper.json"} <= found
+    assert {"record.json", "journal.ndjson", "log", "supervisor.log", "supervisor.json"} <= found
     assert {"command.json", "status.json", "rank-0.ndjson", "links.json"} <= found | {"links.json"}
 
 
@@ -317,13 +317,15 @@ def test_a_stopped_agent_leaves_its_jobs_running_and_an_upgraded_one_takes_them_
     assert processes(agent, job_id) == {}
 
 
-def test_a_killed_keeper_s_duty_falls_to_the_agent(new_agent):
+def test_a_killed_supervisor_s_duty_falls_to_the_agent(new_agent):
     agent = new_agent()
     job_id = launch([agent], LONG)
     running(agent, job_id)
-    keeper = json.loads((agent.state / "jobs" / job_id / "attempt-1/keeper.json").read_text())
-    os.kill(keeper["pid"], signal.SIGKILL)
+    supervisor = json.loads(
+        (agent.state / "jobs" / job_id / "attempt-1/supervisor.json").read_text()
+    )
+    os.kill(supervisor["pid"], signal.SIGKILL)
     part = agent.ended(job_id).part
     assert (part.state, part.exit_code, part.leftovers) == ("failed", None, ())
-    assert part.problem.kind is Kind.KEEPER_LOST
+    assert part.problem.kind is Kind.SUPERVISOR_LOST
     assert processes(agent, job_id) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jupyter_mntrain.agent.attempt.keeper import TimeStamper, marks_between, times_of
+from jupyter_mntrain.agent.attempt.supervisor import TimeStamper, marks_between, times_of
 
 
 class Hand:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.keeper import (
+from jupyter_mntrain.agent.attempt.supervisor import (
     MOST_RECORDERS,
     NCCL_BYTES,
     RECORDERS_BYTES,

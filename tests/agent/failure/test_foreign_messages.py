@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.directory import KeeperIdentity, oom_kills, oom_kills_since
+from jupyter_mntrain.agent.attempt.directory import SupervisorIdentity, oom_kills, oom_kills_since
 from jupyter_mntrain.agent.failure.foreign_messages import MESSAGES, recognize, told
 from jupyter_mntrain.agent.failure.rank_end import of_exception
 from jupyter_mntrain.model.failure.fixes import FIXES, SPECIAL
@@ -174,8 +174,8 @@ def test_whether_the_kernel_ran_out_of_memory_since_it_began() -> None:
     if now is None:
         pytest.skip("this kernel does not count them")
 
-    def began(kills: int | None) -> KeeperIdentity:
-        return KeeperIdentity(pid=1, start_time=1, boot_id="b", oom_kills=kills)
+    def began(kills: int | None) -> SupervisorIdentity:
+        return SupervisorIdentity(pid=1, start_time=1, boot_id="b", oom_kills=kills)
 
     assert oom_kills_since(began(now - 1)) == 1
     assert oom_kills_since(began(now)) == 0

@@ -338,7 +338,7 @@ def _run(entry: list[str]) -> int:
 def main(address: str) -> None:
     entry = _serve(address).entry
     code = _run(entry)
-    # As Python ends, but for taking all modules of torch apart, for which it needs a second.
+    # As Python ends, except for taking all modules of torch apart, for which it needs a second.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for one in (sys.stdout, sys.stderr):

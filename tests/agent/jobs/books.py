@@ -1,4 +1,5 @@
-"""A job book with real keepers, whose ranks' interpreter is a script of the test's: no torch."""
+"""A job book with real supervisors, whose ranks' interpreter is a script of the test's: no
+torch."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ def polled(book: JobBook, is_enough: Callable[[], object], what: str = "it") -> 
 def end_all(book: JobBook) -> None:
     for job in book.all():
         job.attempt.kill()
-        if job.attempt.keeper is not None:
-            job.attempt.keeper.wait()
+        if job.attempt.supervisor is not None:
+            job.attempt.supervisor.wait()
     close(book)
 
 

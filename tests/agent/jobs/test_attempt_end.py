@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.attempt.directory import KeeperStatus
+from jupyter_mntrain.agent.attempt.directory import SupervisorStatus
 from jupyter_mntrain.agent.jobs.attempt_end import RELEASE_PATIENCE_S
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
@@ -45,7 +45,7 @@ def test_an_attempt_is_over_when_its_memory_is_free_or_says_that_it_is_not(
 ) -> None:
     job = LocalJob(tmp_path, record(), Holding(looks))
     job.attempt.path.mkdir()
-    status = KeeperStatus(exit_code=0, ended_s=1.0)
+    status = SupervisorStatus(exit_code=0, ended_s=1.0)
     (job.attempt.path / "status.json").write_bytes(msgspec.json.encode(status))
     job.poll(100.0)
     assert job.is_active == (looks > 0)

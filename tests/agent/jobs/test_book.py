@@ -88,14 +88,14 @@ def test_a_read_only_state_directory_refuses_a_start(book: JobBook) -> None:
     assert "Read-only" in problem.cause or "Permission" in problem.cause
 
 
-def test_a_keeper_that_started_in_vain_does_not_go_on(
+def test_a_supervisor_that_started_in_vain_does_not_go_on(
     book: JobBook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with a disk that is full just then: it runs, and its identity cannot be stored."""
     started: list[Path] = []
 
     def fill_up(path: Path, content: bytes, **options: int) -> None:
-        if path.name == "keeper.json":
+        if path.name == "supervisor.json":
             started.append(path.parent)
             raise OSError(28, "No space left on device")
         write_atomically(path, content, **options)
@@ -118,8 +118,8 @@ def test_a_job_that_cannot_be_followed_ends_and_the_others_go_on(
     assert problem.id in caplog.text
     assert not marked(bad.attempt.path)
     assert good.is_active
-    assert good.attempt.keeper is not None
-    os.kill(good.attempt.keeper.pid, signal.SIGTERM)
+    assert good.attempt.supervisor is not None
+    os.kill(good.attempt.supervisor.pid, signal.SIGTERM)
     polled(book, lambda: not good.is_active, "the good one's end")
     assert not book.leases.all()
 
@@ -180,8 +180,8 @@ def test_what_ranks_wrote_before_an_end_on_a_read_only_disk_is_journaled_later(
         assert bodies[-1].part.state == "failed"
     finally:
         end_all(book)
-        if (keeper := first.attempt.keeper) is not None:
-            keeper.wait()
+        if (supervisor := first.attempt.supervisor) is not None:
+            supervisor.wait()
 
 
 def test_two_jobs_of_a_run_never_run_at_once(book: JobBook) -> None:
@@ -244,7 +244,7 @@ def test_nothing_is_left_open_of_jobs_that_have_ended(tmp_path: Path) -> None:
         now = {one.pid for one in own.children()}, own.num_fds()
         return now == before
 
-    until(rested, "no keeper and no open file to be left")
+    until(rested, "no supervisor and no open file to be left")
     assert all(job.samples.journal.last_seq for job in jobs)  # and it is there when it is asked for
     book.rest()
     assert rested()

@@ -1,4 +1,4 @@
-"""Every stop ends, or names what holds it: with real keepers and processes."""
+"""Every stop ends, or names what holds it: with real supervisors and processes."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def job(book: JobBook) -> LocalJob:
     return job
 
 
-def keeper_of(job: LocalJob) -> int:
-    assert job.attempt.keeper is not None
-    return job.attempt.keeper.pid
+def supervisor_of(job: LocalJob) -> int:
+    assert job.attempt.supervisor is not None
+    return job.attempt.supervisor.pid
 
 
 def end(book: JobBook, job: LocalJob) -> float:
@@ -68,18 +68,18 @@ def assert_gone(before: dict[int, int]) -> None:
     until(lambda: not any(start_time(pid) == at for pid, at in before.items()), "all to be gone")
 
 
-def test_a_stop_goes_around_a_frozen_keeper_and_names_it_meanwhile(
+def test_a_stop_goes_around_a_frozen_supervisor_and_names_it_meanwhile(
     book: JobBook, job: LocalJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "PATIENCE_S", 1.0)
     monkeypatch.setattr(stopping, "LOOK_INTERVAL_S", 0.1)
-    keeper, before = keeper_of(job), dict(job.attempt.alive())
-    os.kill(keeper, signal.SIGSTOP)
+    supervisor, before = supervisor_of(job), dict(job.attempt.alive())
+    os.kill(supervisor, signal.SIGSTOP)
     job.stop("enough", 0.3)
     polled(book, lambda: job.record.part.waits_for, "what it waits for")
     held = {one.pid: one for one in job.record.part.waits_for}
-    assert held[keeper].status.startswith("T")
-    assert "keeper" in held[keeper].command
+    assert held[supervisor].status.startswith("T")
+    assert "supervisor" in held[supervisor].command
     assert job.record.part.state == "stopping"
     end(book, job)
     part = job.record.part
@@ -87,9 +87,9 @@ def test_a_stop_goes_around_a_frozen_keeper_and_names_it_meanwhile(
     assert_gone(before)
 
 
-def test_a_kill_waits_for_no_keeper(book: JobBook, job: LocalJob) -> None:
+def test_a_kill_waits_for_no_supervisor(book: JobBook, job: LocalJob) -> None:
     before = dict(job.attempt.alive())
-    os.kill(keeper_of(job), signal.SIGSTOP)
+    os.kill(supervisor_of(job), signal.SIGSTOP)
     job.stop("enough", 0.0)
     assert end(book, job) < stopping.PATIENCE_S
     assert job.record.part.state == "canceled"
@@ -107,12 +107,12 @@ def test_a_kill_shortens_a_stop_that_is_under_way(book: JobBook, job: LocalJob) 
     assert_gone(before)
 
 
-def test_the_next_agent_goes_around_a_keeper_that_the_last_one_asked(
+def test_the_next_agent_goes_around_a_supervisor_that_the_last_one_asked(
     book: JobBook, job: LocalJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "PATIENCE_S", 0.5)
     before = dict(job.attempt.alive())
-    os.kill(keeper_of(job), signal.SIGSTOP)
+    os.kill(supervisor_of(job), signal.SIGSTOP)
     job.stop("enough", 0.1)
     later = make_book(book.directory.parent, STUBBORN)
     later.load()

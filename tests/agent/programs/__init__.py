@@ -1,1 +1,1 @@
-"""Hostile programs that run instead of torchrun, which a keeper must handle."""
+"""Hostile programs that run instead of torchrun, which a supervisor must handle."""

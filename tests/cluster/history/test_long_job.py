@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
+from jupyter_mntrain.metrics.downsampled.attempt_lines import most_blocks
 from jupyter_mntrain.metrics.series import JobSeries
-from jupyter_mntrain.metrics.thinned.attempt_lines import most_blocks
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec
 from tests.agent.live import LiveAgent

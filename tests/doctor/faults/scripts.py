@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, JobAhead, Unsent
+from jupyter_mntrain.doctor.check import Case, PendingJob, Unsent
 from jupyter_mntrain.doctor.script.needs import read_script
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -38,7 +38,7 @@ def launching(
     **fields: object,
 ) -> Case:
     """A script is to be launched, with the second node as its head."""
-    job = JobAhead(
+    job = PendingJob(
         head="muthur",
         is_gloo=True,
         name="train.py",

@@ -1,4 +1,4 @@
-"""Faults of the ways between two nodes, and of their addresses."""
+"""Faults of the paths between two nodes, and of their addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MBIT = 1e6 / 8
 
 
 def card(case: Case, at: int = 1, **fields: Any) -> Case:
-    """The same, but for a node's card eno1."""
+    """The same, except for a node's card eno1."""
     return healthy.with_inventory(case, at, interfaces=_with_card(case, at, **fields))
 
 

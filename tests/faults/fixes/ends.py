@@ -261,12 +261,12 @@ def _no_workers(_: Ground, run: Run, __: Problem) -> Run:
     return run.with_(arguments=(run.arguments[0], "0"))
 
 
-def _kill_the_keeper(_: Ground, job: Job) -> None:
-    def keepers() -> list[psutil.Process]:
+def _kill_the_supervisor(_: Ground, job: Job) -> None:
+    def supervisors() -> list[psutil.Process]:
         return [
             one
             for one in psutil.process_iter(["cmdline"])
-            if "jupyter_mntrain.agent.attempt.keeper" in (one.info["cmdline"] or [])
+            if "jupyter_mntrain.agent.attempt.supervisor" in (one.info["cmdline"] or [])
             and job.id in " ".join(one.info["cmdline"])
         ]
 
@@ -274,7 +274,7 @@ def _kill_the_keeper(_: Ground, job: Job) -> None:
         return job.view().state == "running"
 
     until(runs, "it to run")
-    keepers()[0].kill()
+    supervisors()[0].kill()
 
 
 SLEEPS = """
@@ -375,8 +375,8 @@ ENDS = (
     _killed_by(signal.SIGTERM, "time-limit"),
     Trial(Kind.WORKER_DIED, _workers, "use fewer workers", _no_workers),
     Trial(
-        Kind.KEEPER_LOST,
-        lambda _: Run(script=SLEEPS, meanwhile=_kill_the_keeper),
+        Kind.SUPERVISOR_LOST,
+        lambda _: Run(script=SLEEPS, meanwhile=_kill_the_supervisor),
         "--restarts",
         _restart,
     ),

@@ -296,7 +296,7 @@ class Stage:
         self._rebuild()
 
     def _sweep(self) -> None:
-        """Processes that a frozen keeper or the like has left."""
+        """Processes that a frozen supervisor or the like has left."""
         deadline = time.monotonic() + 5
         for host in self.bench.lab.hosts[:2]:
             for pid in sorted(host.pids()):

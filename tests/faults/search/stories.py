@@ -171,7 +171,7 @@ class Teller:
         find: dict[str, Callable[..., int]] = {
             "agent": stage.bench.agent,
             "torchrun": stage.bench.torchrun,
-            "keeper": stage.bench.keeper,
+            "supervisor": stage.bench.supervisor,
         }
         pid = find[step.of](stage.host(step.node))
         stage.bench.signal(pid, number)

@@ -68,9 +68,9 @@ DISK_HANGS = frozenset({"in-kernel", "disk-hangs", "disk-hung", "disk-slow"})
 SHM_SMALL = frozenset({"shared-memory", "shm-too-small", "shm-full", "shared-memory-full"})
 FILE_TOO_LARGE = frozenset({"file-too-large", "disk-full", "file-size-limit"})
 
-KEEPER_LOST = frozenset({"keeper-lost"})
-KEEPER_FROZEN = frozenset({"keeper-frozen", "stopped", "frozen", "keeper-lost"})
-RESTARTED = frozenset({"machine-restarted", "keeper-lost"})
+SUPERVISOR_LOST = frozenset({"supervisor-lost"})
+SUPERVISOR_FROZEN = frozenset({"supervisor-frozen", "stopped", "frozen", "supervisor-lost"})
+RESTARTED = frozenset({"machine-restarted", "supervisor-lost"})
 STATE_LOST = frozenset({"no-state", "no-record", "state-lost", "no-file"})
 AGENT_GONE = frozenset({"connection-refused", "agent-stopped"})
 AGENT_FULL = frozenset(
@@ -86,7 +86,15 @@ NOT_JOINED = frozenset({"not-joined"})
 NOT_AN_AGENT = frozenset({"not-an-agent"})
 NODE_ID_TWICE = frozenset({"node-id-twice", "wrong-node"})
 REJOINED = frozenset(
-    {"no-record", "no-state", "state-lost", "rejoined", "node-lost", "no-such-job", "keeper-lost"}
+    {
+        "no-record",
+        "no-state",
+        "state-lost",
+        "rejoined",
+        "node-lost",
+        "no-such-job",
+        "supervisor-lost",
+    }
 )
 NOT_TRUSTED = frozenset({"not-trusted"})
 

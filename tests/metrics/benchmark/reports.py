@@ -67,7 +67,7 @@ def lines(
     slow: dict[tuple[int, int], float] | None = None,
     share: float = 0.98,
 ) -> list[BenchedLine]:
-    """What rank 0 prints if links reach this share of what they carry, but for the slow pairs."""
+    """What rank 0 prints if links reach this share of what they carry, but not the slow pairs."""
     ranks = count * nproc
     told: list[BenchedLine] = []
     for operation in OPERATIONS:

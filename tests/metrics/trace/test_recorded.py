@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from jupyter_mntrain.metrics.thinned.samples import MOST_TRACES
+from jupyter_mntrain.metrics.downsampled.samples import MOST_TRACES
 from jupyter_mntrain.metrics.trace.recorded import recorded_steps, spans_of
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.plan import StepSpan, StepSpans

@@ -237,7 +237,7 @@ def test_replicas_that_meet_rarely_share_a_slow_link_by_their_steps() -> None:
     recipe, config = job()
     plan = planned(recipe, config, devices([1e12, 1e12]), slow)
     often = other(plan, "data parallel").step_s
-    seldom = other(plan, "data parallel, meeting every 50 steps").step_s
+    seldom = other(plan, "data parallel, sync every 50 steps").step_s
     assert often is not None
     assert seldom == pytest.approx(often / 50, rel=0.1)
     rarely = ("data_parallel.replicas=2", "data_parallel.sync_every=10")
@@ -245,7 +245,7 @@ def test_replicas_that_meet_rarely_share_a_slow_link_by_their_steps() -> None:
     assert mine.step_s == pytest.approx(often / 10, rel=0.1)
     narrow = planned(*job(*rarely, "data_parallel.sync_dtype=bfloat16"), devices([1e12] * 2), slow)
     assert narrow.step_s == pytest.approx(mine.step_s / 2, rel=0.1)
-    assert other(mine, "data parallel, meeting every 10 steps").step_s == pytest.approx(mine.step_s)
+    assert other(mine, "data parallel, sync every 10 steps").step_s == pytest.approx(mine.step_s)
 
 
 def test_an_average_that_comes_later_arrives_behind_computing() -> None:
@@ -292,7 +292,7 @@ def test_guessed_links_of_a_ring_are_named_like_others() -> None:
             "link from node0 to node1: its nominal speed",
             "link from node1 to node0: its nominal speed",
         )
-    for changes, what in ((RARELY, "meetings of replicas"), (RARELY[:1], "sums of gradients")):
+    for changes, what in ((RARELY, "syncs of replicas"), (RARELY[:1], "sums of gradients")):
         within = planned(*job(*changes), devices([1e10] * 2, per_node=2)).guesses
         assert within == (f"{what} within a node: 5 GB/s",)
         measured = planned(*job(*changes), devices([1e10] * 2)).guesses

@@ -20,7 +20,7 @@ FAST, SLOW = 1e8, 1e7
 def speeds(
     count: int, fast: set[Pair], latencies: dict[int, float] | None = None
 ) -> dict[Pair, LinkSpeed]:
-    """Fast links both ways between some pairs, slow ones between others.
+    """Fast links both paths between some pairs, slow ones between others.
 
     Args:
         latencies: of a participant's links, which add up.

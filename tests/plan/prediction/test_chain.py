@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.plan.prediction.simulator import LinkTimes, StageTimes, simulate
 from jupyter_mntrain.plan.prediction.step import chain_seconds, steady_seconds
-from jupyter_mntrain.recipe.orders import Counts, Stages, eager_zero_bubble
+from jupyter_mntrain.recipe.instructions import Counts, Stages, eager_zero_bubble
 
 SECONDS = st.floats(0.1, 3.0)
 LINK = st.builds(LinkTimes, st.sampled_from([0.0, 0.3, 2.0]), st.floats(0.0, 2.0))

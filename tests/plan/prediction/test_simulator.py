@@ -19,7 +19,7 @@ from jupyter_mntrain.plan.prediction.simulator import (
     simulate,
     unordered,
 )
-from jupyter_mntrain.recipe.orders import (
+from jupyter_mntrain.recipe.instructions import (
     StageAction,
     Stages,
     choose_counts,

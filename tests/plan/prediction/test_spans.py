@@ -12,7 +12,7 @@ from jupyter_mntrain.plan.prediction.simulator import (
     predicted_spans,
     simulate,
 )
-from jupyter_mntrain.recipe.orders import make_order, stages_of
+from jupyter_mntrain.recipe.instructions import make_order, stages_of
 from jupyter_mntrain.recipe.schedules import ScheduleName
 
 LATENCY_S = 0.25

@@ -24,7 +24,7 @@ ALL = Tools(
 
 
 def card(capability: tuple[int, int] | None = (8, 0), **tools: Any) -> Seat:
-    """A GPU of a node that has all tools but for these."""
+    """A GPU of a node that has all tools except for these."""
     found = msgspec.structs.replace(ALL, **tools)
     return Seat(node="b", gpu="GPU 1, Tesla T4", capability=capability, tools=found)
 

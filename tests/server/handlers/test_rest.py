@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from jupyter_mntrain import __version__
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples, RankSamples
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples, RankSamples
 from jupyter_mntrain.model.failure.calls import Call, GroupCalls
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, Rank

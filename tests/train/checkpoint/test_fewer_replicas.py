@@ -1,4 +1,4 @@
-"""Replicas that meet rarely, one of which is lost: the others go on, and it may come back."""
+"""Replicas that sync rarely, one of which is lost: the others go on, and it may come back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.train.forked import train
 from tests.wording import says
 
 SAVED = 4
-"""Between the meetings after steps 3 and 6. The first save of an attempt is never left out."""
+"""Between the syncs after steps 3 and 6. The first save of an attempt is never left out."""
 SETTINGS = (
     *("data_parallel.replicas=3", "data_parallel.sync_every=3", "train.batch_size=12"),
     *("checkpoint.interval_steps=4", "checkpoint.copies=2"),
@@ -98,7 +98,7 @@ def test_the_last_replica_goes_on_alone_until_another_comes(
     monkeypatch.setenv("MNTRAIN_WHOLE_WORLD_SIZE", "2")
     (alone,) = nodes.run("alone", "a", program=noting)
     assert alone.exit_code == 0, alone
-    assert says("so 1 of 2 replicas go on, each of 1, without meetings", alone.out)
+    assert says("so 1 of 2 replicas go on, each of 1, without syncs", alone.out)
     assert same(load_file(tmp_path / "resumed-0.safetensors"), own)
 
     forget(nodes.disks[0], *later(nodes.disks[0], 8))

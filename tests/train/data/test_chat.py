@@ -410,7 +410,7 @@ def test_roles_and_parts_of_others(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def test_what_a_template_writes_by_name_is_part_of_what_is_kept(data: Path, tmp_path: Path) -> None:
-    """The same files but for the name of a token: other ids, and no old ones from the cache."""
+    """The same files except for the name of a token: other ids, and no old ones from the cache."""
     base = untrained_tokenizer().backend_tokenizer
     base.add_special_tokens(["<a>", "<b>", *string.ascii_letters])
     corpus, found = read_corpus(section(data)), []

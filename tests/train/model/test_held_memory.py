@@ -78,7 +78,7 @@ def test_what_replicas_keep_between_meetings_has_a_cause_and_a_fix_of_its_own(
     with pytest.raises(pytest.fail.Exception) as caught:
         held_memory.refuse_full_host(recipe, module.causal.config, world, [stage])
     said = str(caught.value)
-    assert says("weights and momentum of the last meeting (data_parallel.sync_every)", said)
+    assert says("weights and momentum of the last sync (data_parallel.sync_every)", said)
     assert says("use adapters, or more stages in each replica", said)
     assert "offload" not in said
     assert "checkpointing" not in said

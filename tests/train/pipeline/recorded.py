@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import schedules
 
+from jupyter_mntrain.recipe.instructions import StageAction
 from jupyter_mntrain.recipe.layout import Grid, lay_out
-from jupyter_mntrain.recipe.orders import StageAction
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.model.decoder import read_config

@@ -19,8 +19,8 @@ from jupyter_mntrain.plan.prediction.simulator import (
     StageTimes,
     simulate,
 )
+from jupyter_mntrain.recipe.instructions import Actions, StageAction, Stages
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.orders import Actions, StageAction, Stages
 from jupyter_mntrain.recipe.schedules import BATCHED, KINDS
 from tests.train.pipeline.recorded_cases import (
     CASES,

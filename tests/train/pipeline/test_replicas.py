@@ -214,7 +214,7 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
         (
             ["data_parallel.sync_every=50"],
             2,
-            "data_parallel.sync_every: a single replica has no other to meet. Fix: set",
+            "data_parallel.sync_every: a single replica has no other to sync with. Fix: set",
         ),
         (
             ["data_parallel.sync_every=50", "data_parallel.outer_momentum=0.5"],
@@ -224,7 +224,7 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
         (
             ["data_parallel.sync_dtype=int8", "data_parallel.outer_momentum=0.5"],
             2,
-            "data_parallel.outer_momentum: a single replica has no other to meet",
+            "data_parallel.outer_momentum: a single replica has no other to sync with",
         ),
         (
             ["data_parallel.replicas=2", "data_parallel.outer_momentum=0.5"],
@@ -237,7 +237,7 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
                 "evaluation.interval_steps=120",
             ],
             2,
-            "different weights between meetings. Fix: use a multiple of 50, for example 100",
+            "different weights between syncs. Fix: use a multiple of 50, for example 100",
         ),
         (
             ["data_parallel.replicas=2", "pipeline.schedule=1f1b", "pipeline.microbatches=1"],

@@ -33,7 +33,7 @@ SETTINGS = (
 
 
 class Exchanges(Stopwatch):
-    """A clock that stands still but for exchanges of shards, a second each."""
+    """A clock that stands still except for exchanges of shards, a second each."""
 
     def __init__(self) -> None:
         super().__init__(torch.device("cpu"))

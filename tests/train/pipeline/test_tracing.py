@@ -12,7 +12,7 @@ from jupyter_mntrain.metrics.trace.recorded import spans_of
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankStep, RankTrace
 from jupyter_mntrain.model.records.plan import StepSpan
-from jupyter_mntrain.recipe.orders import make_order
+from jupyter_mntrain.recipe.instructions import make_order
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.train.pipeline import steps
 from tests.train.ranks import run_ranks

@@ -55,7 +55,7 @@ def test_panel_and_command_line_start_the_same_spec(
     assert bool(file) == (cell is not None)
     command = shlex.split(line.replace("llama-tiny.toml ", ""))
     run_words(command[1:], make_context(two, directory=here, cell=cell))
-    # But for where its settings were chosen.
+    # Except for where its settings were chosen.
     ours, theirs = (msgspec.structs.replace(one, set_in={}) for one in two.launches)
     assert ours == theirs
 

@@ -1,1 +1,1 @@
-"""A job's samples on this node: every line of them, and all of them thinned."""
+"""A job's samples on this node: every line of them, and all of them downsampled."""

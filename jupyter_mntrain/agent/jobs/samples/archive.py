@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from jupyter_mntrain.agent.jobs.samples.journal import Journal
-from jupyter_mntrain.metrics.thinned.blocks import (
+from jupyter_mntrain.metrics.downsampled.blocks import (
     AT,
     FACTOR,
     LINK_RULES,
@@ -29,7 +29,7 @@ from jupyter_mntrain.metrics.thinned.blocks import (
     row_of,
     single_steps,
 )
-from jupyter_mntrain.metrics.thinned.samples import (
+from jupyter_mntrain.metrics.downsampled.samples import (
     BLOCK,
     MOST_TEXTS,
     MOST_TRACES,
@@ -65,7 +65,7 @@ from jupyter_mntrain.model.records.metrics import (
 
 
 MOST_BLOCKS = 32768
-"""Blocks of steps in each file of thinned samples: 4 steps each in the first file, 16 in the
+"""Blocks of steps in each file of downsampled samples: 4 steps each in the first file, 16 in the
 second."""
 FLOAT_BYTES = 8
 
@@ -220,7 +220,7 @@ class Pyramid:
         return self._base.with_name(f"{self._base.name}.{level + 1}")
 
 
-# Archive: a job's samples thinned, beside its journal, so that no reader needs all lines.
+# Archive: a job's samples downsampled, beside its journal, so that no reader needs all lines.
 
 
 MOST_EVALUATIONS = 4096
@@ -564,7 +564,7 @@ class SamplesAnswer:
             wanted = self._wanted.get(rank)
             steps = wanted.found if wanted else []
             if self._range is not None and len(steps) > self._points:
-                told.append(msgspec.structs.replace(one, blocks=_thinned(steps, self._points)))
+                told.append(msgspec.structs.replace(one, blocks=_downsampled(steps, self._points)))
             else:
                 told.append(msgspec.structs.replace(one, rest=tuple(steps)))
         return NodeSamples(
@@ -698,7 +698,7 @@ def _within(steps: Pyramid, level: int, range_: Range) -> tuple[int, int, int, i
     return begin, max(begin, end), before, until
 
 
-def _thinned(steps: list[RankStep], points: int) -> Blocks:
+def _downsampled(steps: list[RankStep], points: int) -> Blocks:
     size = -(-len(steps) // points)
     rows = [row_of(step, index + NEWEST) for index, step in enumerate(steps)]
     blocks = (joined(rows[begin : begin + size]) for begin in range(0, len(rows), size))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt.keeper import give_back
+from jupyter_mntrain.agent.attempt.supervisor import give_back
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.system_errors import full_disk

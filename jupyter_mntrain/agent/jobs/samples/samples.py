@@ -54,7 +54,7 @@ def event_of(sample: RankSample) -> PartEvent | None:
 
 
 LINES_PER_SAVE = 16384
-"""Lines after which the files of thinned samples are written: a restarted agent reads these
+"""Lines after which the files of downsampled samples are written: a restarted agent reads these
 again."""
 
 MOST_REPLAYED = 8 * LINES_PER_SAVE
@@ -67,7 +67,7 @@ class _Saved(Record, frozen=True):
 
 
 class Samples:
-    """Every line, numbered; and all of them thinned, in step with it.
+    """Every line, numbered; and all of them downsampled, in step with it.
 
     Args:
         directory: the job's own.

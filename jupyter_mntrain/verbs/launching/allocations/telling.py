@@ -33,7 +33,7 @@ class AllocationTeller:
         self.tell_why_it_waits(now)
 
     def tell(self, now: Allocation, change: AllocationChange) -> None:
-        """Say what has changed, but for why it waits."""
+        """Say what has changed, except for why it waits."""
         if change.kind == "granted":
             self._context.screen.say(granted_line(now))
         elif change.problem is not None and change.kind not in ("waits", "ended"):

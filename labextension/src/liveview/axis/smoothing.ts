@@ -12,7 +12,7 @@ const FAINT = 0.38;
  * Exponential mean of the known values; NaN stays NaN and changes nothing.
  *
  * `weight`, 0 to 0.99, is what the mean keeps at each step: a value that stands for several steps
- * counts as so many, so that runs of unequal length, whose rows are thinned differently, are smoothed
+ * counts as so many, so that runs of unequal length, whose rows are downsampled differently, are smoothed
  * alike. Divided by the weights so far, so that the first values are not drawn towards zero.
  *
  * @param steps Of the values; without, each is a step.

@@ -93,8 +93,8 @@ def test_a_job_that_is_stopped_after_its_end_is_read_to_its_end(book: JobBook) -
     job = start(book)
     write(job.attempt.path / "metrics", 0, FLOOD)
     job.attempt.kill()
-    assert job.attempt.keeper is not None
-    job.attempt.keeper.wait()
+    assert job.attempt.supervisor is not None
+    job.attempt.supervisor.wait()
     job.stop("not needed", 0.0)
     polled(book, lambda: not job.is_active, "the end")
     assert journaled(job) == list(range(1, FLOOD + 1))

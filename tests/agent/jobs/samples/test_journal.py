@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.keeper import trim
 from jupyter_mntrain.agent.attempt.metrics_tail import READ_BYTES, MetricsTail
+from jupyter_mntrain.agent.attempt.supervisor import trim
 from jupyter_mntrain.agent.jobs.samples.journal import Journal
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import new_part

@@ -1,4 +1,4 @@
-"""Thinned samples: complete, with every extreme, down to single steps; also after a restart."""
+"""Downsampled samples: complete, with every extreme, down to single steps; also after a restart."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from jupyter_mntrain.agent.jobs.samples import archive, samples
 from jupyter_mntrain.agent.jobs.samples.archive import NEWEST, Kept, Pyramid, Range, SamplesAnswer
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
-from jupyter_mntrain.metrics.thinned.blocks import AT, LINK_RULES, Row, from_bytes
-from jupyter_mntrain.metrics.thinned.samples import (
+from jupyter_mntrain.metrics.downsampled.blocks import AT, LINK_RULES, Row, from_bytes
+from jupyter_mntrain.metrics.downsampled.samples import (
     BLOCK,
     LINK_BLOCK,
     MOST_TRACES,

@@ -1,4 +1,4 @@
-"""Faults of an agent, a keeper and a torchrun."""
+"""Faults of an agent, a supervisor and a torchrun."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.faults.search.vocabulary import (
     AGENT_GONE,
     CRASHED,
     FROZEN,
-    KEEPER_FROZEN,
-    KEEPER_LOST,
     KILLED,
     SILENT_NODE,
     STATE_LOST,
+    SUPERVISOR_FROZEN,
+    SUPERVISOR_LOST,
     TERMINATED,
 )
 
@@ -133,14 +133,14 @@ def _signal_torchrun(stage: Stage, case: Case, parameters: Parameters) -> Iterat
 
 
 @contextmanager
-def _kill_keeper(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    stage.bench.signal(stage.bench.keeper(stage.host(case.guilty)), signal.SIGKILL)
+def _kill_supervisor(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
+    stage.bench.signal(stage.bench.supervisor(stage.host(case.guilty)), signal.SIGKILL)
     yield
 
 
 def _frozen_helper(setting: Setting) -> Drawn:
-    which = setting.chance.choice(("torchrun", "keeper"))
-    also = (Accept(KEEPER_FROZEN, nodes=frozenset(setting.layout.names)),)
+    which = setting.chance.choice(("torchrun", "supervisor"))
+    also = (Accept(SUPERVISOR_FROZEN, nodes=frozenset(setting.layout.names)),)
     truth = Truth(is_harmless=True, states=RUNNING, may=also)
     return Drawn(truth, {"which": which, "distracts": True})
 
@@ -148,7 +148,7 @@ def _frozen_helper(setting: Setting) -> Drawn:
 @contextmanager
 def _freeze_helper(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
     host = stage.host(_other_place(case, parameters))
-    find = stage.bench.torchrun if parameters["which"] == "torchrun" else stage.bench.keeper
+    find = stage.bench.torchrun if parameters["which"] == "torchrun" else stage.bench.supervisor
     pid = find(host)
     stage.bench.signal(pid, signal.SIGSTOP)
     yield
@@ -157,10 +157,10 @@ def _freeze_helper(stage: Stage, case: Case, parameters: Parameters) -> Iterator
 
 
 def _stop_frozen(setting: Setting) -> Drawn:
-    """The keeper is frozen, and the job is to be stopped: it ends, or it is said why not."""
+    """The supervisor is frozen, and the job is to be stopped: it ends, or it is said why not."""
     channels: Channels = frozenset({"command", "node", "cause", "other", "stall"})
     accept = Accept(
-        KEEPER_FROZEN, frozenset({"leftover"}), frozenset({setting.guilty}), channels=channels
+        SUPERVISOR_FROZEN, frozenset({"leftover"}), frozenset({setting.guilty}), channels=channels
     )
     return Drawn(
         Truth((accept,), enough=frozenset({"canceled"}), within_s=STALL_S),
@@ -170,7 +170,7 @@ def _stop_frozen(setting: Setting) -> Drawn:
 
 @contextmanager
 def _freeze_and_stop(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    pid = stage.bench.keeper(stage.host(case.guilty))
+    pid = stage.bench.supervisor(stage.host(case.guilty))
     stage.bench.signal(pid, signal.SIGSTOP)
     stage.command("command", parameters["verb"], stage.bench.job)
     yield
@@ -249,16 +249,18 @@ AGENTS: tuple[Mechanism, ...] = (
         pairs=True,
     ),
     Mechanism(
-        "a killed keeper",
+        "a killed supervisor",
         "node",
-        _dies(KEEPER_LOST),
-        _kill_keeper,
+        _dies(SUPERVISOR_LOST),
+        _kill_supervisor,
         spoils=True,
         weight=3,
         pairs=True,
     ),
     Mechanism("a frozen helper", "node", _frozen_helper, _freeze_helper, distracts=True),
-    Mechanism("a stop below a frozen keeper", "node", _stop_frozen, _freeze_and_stop, spoils=True),
+    Mechanism(
+        "a stop below a frozen supervisor", "node", _stop_frozen, _freeze_and_stop, spoils=True
+    ),
     Mechanism(
         "a rank killed below a frozen torchrun",
         "node",

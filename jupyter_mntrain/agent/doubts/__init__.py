@@ -1,1 +1,0 @@
-"""Doubts: warnings about a job that has not failed, though its numbers may be worthless."""

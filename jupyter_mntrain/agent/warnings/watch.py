@@ -1,0 +1,91 @@
+"""WarningWatch: why the numbers of an attempt that does not fail may be worthless, on one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from jupyter_mntrain.agent.warnings.began_again import began_again
+from jupyter_mntrain.agent.warnings.meeting import Meeting
+from jupyter_mntrain.agent.warnings.nccl_network import NcclNetwork
+from jupyter_mntrain.agent.warnings.numbers import NumberWatch
+from jupyter_mntrain.agent.warnings.quiet_end import QuietEnd
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.lifecycle.events import RankJoined, Warned, WarningOver
+from jupyter_mntrain.model.lifecycle.restarts import before_attempt
+from jupyter_mntrain.model.records.job import Attempt, JobSpec, PartStatus, Placement
+from jupyter_mntrain.model.records.metrics import RankEnd, RankGroup, RankSample, RankStep
+
+JobWarning = Warned | WarningOver | RankJoined
+
+
+class WarningWatch:
+    """Watches what the ranks of an attempt report, print and connect to.
+
+    Args:
+        own: this node's placement.
+        log: in the attempt's directory, with the output of all its ranks.
+        checkpoints: the run's directory of checkpoints on this node.
+    """
+
+    def __init__(
+        self, spec: JobSpec, attempt: Attempt, own: Placement, log: Path, checkpoints: Path
+    ) -> None:
+        self._spec = spec
+        self._earlier = before_attempt(spec, attempt)
+        self._numbers = NumberWatch()
+        self._meeting = Meeting(attempt, own, log)
+        self._quiet_end = QuietEnd(log)
+        self._network = NcclNetwork(log.parent, own)
+        self._checkpoints = checkpoints
+
+    def see(self, samples: Iterable[RankSample], part: PartStatus) -> Iterator[JobWarning]:
+        """Take what the ranks have reported since the last call; call also if that is nothing."""
+        stepped = set()
+        for sample in samples:
+            match sample:
+                case RankStep(rank=rank):
+                    stepped.add(rank)
+                    yield from self._judge(sample, part)
+                case RankGroup(rank=rank, size=size):
+                    yield RankJoined(rank=rank, size=size)
+                case RankEnd(ok=False, rank=rank, message=message):
+                    self._quiet_end.failed(rank, message)
+        self._quiet_end.look(stepped)
+        if part.state == "running":
+            alive = [one.rank for one in part.ranks if one.state == "running"]
+            yield from self._quiet_end.living(alive, stepped)
+        for problem in self._network.look():
+            yield Warned(problem=problem)
+        yield from self._meeting.look(part.ranks)
+
+    def at_good_end(self, part: PartStatus) -> Iterator[JobWarning]:
+        """Look once more, after every rank has exited with code 0."""
+        yield from self._meeting.end(part.ranks)
+        for problem in self._quiet_end.warnings(rank.rank for rank in part.ranks):
+            yield Warned(problem=problem)
+
+    def reason_to_end(self, doubt: JobWarning) -> Problem | None:
+        """The problem to end the job with, if it was launched to end at the first NaN.
+
+        The trainer stops all of its ranks itself, before it saves.
+        """
+        if self._spec.on_nan != "stop" or self._spec.runs_trainer:
+            return None
+        is_nan = isinstance(doubt, Warned) and doubt.problem.kind is Kind.LOSS_NAN
+        return doubt.problem if isinstance(doubt, Warned) and is_nan else None
+
+    def _judge(self, step: RankStep, part: PartStatus) -> Iterator[JobWarning]:
+        has_checkpoints = step.is_counted and _has_files(self._checkpoints)
+        if again := began_again(step, self._earlier, self._spec, has_checkpoints=has_checkpoints):
+            yield Warned(problem=again)
+        saved = part.saved_step or (self._earlier.saved_step if self._earlier else None)
+        yield from self._numbers.see(step, saved)
+
+
+def _has_files(directory: Path) -> bool:
+    try:
+        return any(directory.iterdir())
+    except OSError:
+        return False
