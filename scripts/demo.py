@@ -268,7 +268,7 @@ def figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
         "job_id": summary.job_id,
         "state": summary.state,
         "nodes": sorted({rank.node for rank in summary.ranks}),
-        "ranks": len(summary.ranks),
+        "world_size": len(summary.ranks),
         "first_loss": summary.first_loss,
         "loss": summary.loss,
         "tokens_per_s": summary.tokens_per_s,
