@@ -79,7 +79,7 @@ def lacking_in_panel(cluster: Cluster, here: Path) -> dict[str, list[str]]:
     panel.choices = Choices(python="conda:lm", workdir="~/lm")
     assert panel.look(panel.form())
     form = panel.form()
-    return {row.name: [one.text for one in row.checks if one.level == "error"] for row in form.rows}
+    return {row.name: [one.text for one in row.checks if one.level == "stops"] for row in form.rows}
 
 
 def told(cluster: Cluster, outcome: Outcome) -> set[str]:
