@@ -105,11 +105,17 @@ def test_how_much_would_be_sent_is_said_before_the_launch(
     assert says("imports data from it", field.told)
 
 
+def test_a_working_directory_from_here_is_looked_for_by_its_whole_path(
+    script: Panel, two: StandInCluster, here: Path
+) -> None:
+    assert not wrong(looked(script, workdir="lm"))
+    assert {one.workdir for one in two.workplaces_asked} == {str(here / "lm")}
+
+
 @pytest.mark.parametrize(
     ("field", "text"),
     [
         ("project", "no-such-folder"),
-        ("workdir", "relative"),
         ("python", "conda:"),
         ("python", "bin/python"),
     ],
