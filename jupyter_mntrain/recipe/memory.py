@@ -571,26 +571,36 @@ RESERVE_SHARE = 0.05
 """What torch's allocator keeps beyond its tensors, as a share of them. Not measured."""
 
 
-class GpuOverhead(Record, frozen=True):
-    """Bytes that a rank takes of its GPU beside its tensors, roughly."""
+PROCESS_BYTES = 390_000_000
+"""Resident memory of a rank with Python, torch and transformers, and no tensors: 320 MiB once they
+are imported, 375 once its process group is there (measured, torch 2.13)."""
+
+
+class DeviceOverhead(Record, frozen=True):
+    """Bytes that a rank takes of its GPU, or of its node on a CPU, beside its tensors, roughly."""
 
     cuda: int
     nccl: int
     reserve: int
     """Of torch's allocator, which holds more than its tensors."""
+    process: int
 
     @property
     def total(self) -> int:
-        return self.cuda + self.nccl + self.reserve
+        return self.cuda + self.nccl + self.reserve + self.process
 
     def __str__(self) -> str:
         parts = {"CUDA": self.cuda, "NCCL": self.nccl, "reserve": self.reserve}
+        parts["the process"] = self.process
         return " + ".join(f"{name} {shown_bytes(size)}" for name, size in parts.items() if size)
+
+
+CPU_OVERHEAD = DeviceOverhead(cuda=0, nccl=0, reserve=0, process=PROCESS_BYTES)
 
 
 def gpu_overhead(
     recipe: Recipe, layout: Layout, place: int, estimate: MemoryEstimate, *, is_tied: bool
-) -> GpuOverhead:
+) -> DeviceOverhead:
     """Estimate what a rank takes of its GPU beside its tensors.
 
     Args:
@@ -607,10 +617,11 @@ def gpu_overhead(
     trains_tied = is_tied and recipe.trains_tied
     pairs = 0 if is_batched else 2 * len(layout.neighbors(place, tied=trains_tied))
     channels = groups * GROUP_CHANNELS + pairs * PAIR_CHANNELS
-    return GpuOverhead(
+    return DeviceOverhead(
         cuda=CUDA_BYTES,
         nccl=2 * NCCL_BUFFER_BYTES * channels,
         reserve=round(RESERVE_SHARE * estimate.total),
+        process=0,
     )
 
 

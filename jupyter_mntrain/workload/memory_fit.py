@@ -16,7 +16,8 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.memory import (
-    GpuOverhead,
+    CPU_OVERHEAD,
+    DeviceOverhead,
     MemoryEstimate,
     forecast,
     gpu_overhead,
@@ -42,7 +43,7 @@ class RankMemory(Record, frozen=True):
         gpu_bytes: free memory of its GPU, as of the node's last heartbeat and as far as it is lent;
             ``None`` on a CPU, and where the node has not told.
         gpu: the GPU, for people; empty likewise.
-        overhead: what it takes of its GPU beside its tensors; ``None`` on a CPU.
+        overhead: what it takes of its GPU, or of its node on a CPU, beside its tensors.
         host_bytes: free memory of its node, for all of its ranks; ``None`` where it has not told.
         is_unified: its GPU's memory is its node's: what both need is counted together.
     """
@@ -50,16 +51,16 @@ class RankMemory(Record, frozen=True):
     rank: int
     node: str
     estimate: MemoryEstimate
+    overhead: DeviceOverhead
     gpu_bytes: int | None = None
-    overhead: GpuOverhead | None = None
     host_bytes: int | None = None
     gpu: str = ""
     is_unified: bool = False
 
     @property
     def total(self) -> int:
-        """Bytes of its device, with CUDA's own."""
-        return self.estimate.total + (self.overhead.total if self.overhead else 0)
+        """Bytes of its device, with CUDA's own, or on a CPU with its process's."""
+        return self.estimate.total + self.overhead.total
 
     @property
     def fits(self) -> bool:
@@ -107,7 +108,7 @@ def rank_memory(
         for local in range(participant.nproc):
             place = grid.place_of(len(found))
             gpu = participant.gpus[local] if local < len(participant.gpus) else None
-            estimate, overhead = by_place[place], None
+            estimate, overhead = by_place[place], CPU_OVERHEAD
             if gpu is not None:
                 overhead = gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)
             else:  # there is nowhere to offload to
@@ -188,8 +189,7 @@ def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
         # The sum has its own line: notebooks cut off long lines.
         text.append(f"\nrank {one.rank} on {one.node}: {one.estimate.shown_parts}")
         text.append(f"\n  = {one.estimate.shown_total}")
-        if one.overhead is not None:
-            text.append(f"; with {one.overhead}, {one.total / 1e9:.1f} GB")
+        text.append(f"; with {one.overhead}, {one.total / 1e9:.1f} GB")
         if one.gpu_bytes is not None:
             text.append(f"; {one.gpu} has {one.gpu_bytes / 1e9:.1f} GB free")
         if not one.fits:

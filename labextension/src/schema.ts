@@ -1885,7 +1885,7 @@ export interface RankSummary {
    */
   schedule_bubble?: number | null;
   /**
-   * the most that a rank ever reported: on a GPU what torch's tensors took, on a CPU the whole process with Python and libraries. A plan's memory is that of tensors. Unit: bytes; over: all steps
+   * the most that a rank ever reported: on a GPU what torch's tensors took, on a CPU the whole process with Python and libraries. A plan's memory is the same on a CPU, and on a GPU with what CUDA and NCCL take. Unit: bytes; over: all steps
    */
   memory_bytes?: number | null;
   /**

@@ -7,7 +7,7 @@ import pytest
 
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import GpuProcess
-from jupyter_mntrain.recipe.memory import MemoryEstimate
+from jupyter_mntrain.recipe.memory import CPU_OVERHEAD, MemoryEstimate
 from jupyter_mntrain.workload.memory_fit import RankMemory, lent_memory, memory_notes
 from tests.standin.nodes import gpu, node
 
@@ -47,6 +47,7 @@ def test_memory_that_gpu_and_host_share_is_counted_once(
         rank=0,
         node="spark",
         estimate=estimate,
+        overhead=CPU_OVERHEAD,
         gpu_bytes=100 * GIB,
         host_bytes=100 * GIB,
         is_unified=is_unified,

@@ -47,6 +47,7 @@ from jupyter_mntrain.recipe.instructions import (
 )
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.memory import (
+    CPU_OVERHEAD,
     WIDTHS,
     Config,
     gpu_overhead,
@@ -290,7 +291,7 @@ class Room:
         recipe = self._with(counts)
         estimate = place_forecast(recipe, self._config, layout, place)
         if not self._chain.places[place].is_gpu:  # its memory is the host's
-            return float(estimate.total + estimate.host)
+            return float(estimate.total + estimate.host + CPU_OVERHEAD.total)
         is_tied = bool(self._config.get("tie_word_embeddings"))
         overhead = gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)
         return float(estimate.total + overhead.total)

@@ -9,7 +9,7 @@ import psutil
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.memory import StageShape, gpu_overhead, memory_estimate
+from jupyter_mntrain.recipe.memory import CPU_OVERHEAD, StageShape, gpu_overhead, memory_estimate
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import model_shape
 from jupyter_mntrain.train.world import World, agree, gathered
@@ -32,10 +32,9 @@ def check_memory(
     estimate = memory_estimate(model_shape(config), recipe, stages)
     line = f"rank {world.rank} memory: {estimate}"
     is_on_gpu = world.device.type == "cuda"
-    if is_on_gpu:
-        is_tied = bool(config.tie_word_embeddings)
-        line += f"; besides, {gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)}"
-    yield line
+    is_tied = bool(config.tie_word_embeddings)
+    on_gpu = gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)
+    yield f"{line}; besides, {on_gpu if is_on_gpu else CPU_OVERHEAD}"
     if recipe.memory.offload_activations and not is_on_gpu:
         yield f"rank {world.rank} memory: nothing to offload on a CPU"
 

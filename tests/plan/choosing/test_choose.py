@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import LinkSpeed
+from jupyter_mntrain.recipe.memory import CPU_OVERHEAD
+from tests.plan.choosing.conftest import count
 from tests.plan.choosing.jobs import ETHERNET, FAST, devices, job, planned, split_of
 from tests.searches import runs_all
 from tests.wording import wording
@@ -116,6 +118,14 @@ def test_memory_limits_hold(speeds: list[float], memory: list[float]) -> None:
     for rank in plan.ranks:
         assert rank.memory_limit_bytes is not None
         assert rank.memory_bytes <= rank.memory_limit_bytes
+
+
+def test_a_rank_on_a_cpu_needs_the_memory_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = planned(*job(), devices([1e10, 1e10]), fixed=ONE_ORDER)
+    count(monkeypatch, CPU_OVERHEAD)
+    whole = planned(*job(), devices([1e10, 1e10]), fixed=ONE_ORDER)
+    for one, other in zip(whole.ranks, tensors.ranks, strict=True):
+        assert one.memory_bytes - other.memory_bytes == CPU_OVERHEAD.process > 0
 
 
 def test_little_memory_takes_layers_away() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.memory import memory_estimate
+from jupyter_mntrain.recipe.memory import CPU_OVERHEAD, memory_estimate
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.model import held_memory
 from jupyter_mntrain.train.world import World
@@ -92,4 +92,5 @@ def test_nothing_is_asked_of_the_others_without_offloading(monkeypatch: pytest.M
     config, layout = module.causal.config, lay_out(recipe, 1, 3)
     held_memory.refuse_full_host(recipe, config, world, [stage])  # type: ignore[arg-type]
     said = [*held_memory.check_memory(recipe, config, layout, 0, world, [stage])]  # type: ignore[arg-type]
-    assert said == [f"rank 3 memory: {memory_estimate(shape, recipe, [stage])}"]
+    tensors = memory_estimate(shape, recipe, [stage])
+    assert said == [f"rank 3 memory: {tensors}; besides, {CPU_OVERHEAD}"]
