@@ -16,7 +16,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.tunables import all_tunables
 from jupyter_mntrain.recipe.builtin import BUILT_IN
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.sources.registry import SOURCES
+from jupyter_mntrain.sources.registry import sources
 from jupyter_mntrain.verbs.command import top_parser, verb_parser
 from jupyter_mntrain.verbs.completion import FILE
 from jupyter_mntrain.verbs.table import TABLE
@@ -49,7 +49,8 @@ def of_verb(verb: Verb) -> dict[str, Any]:
     found = taken(verb_parser(verb, "mntrain"), verb.actions)
     if type(verb).add_chosen_arguments is not Verb.add_chosen_arguments:
         found["chosen"] = {
-            source: taken(verb_parser(verb, "mntrain", ("--on", source)), {}) for source in SOURCES
+            source: taken(verb_parser(verb, "mntrain", ("--on", source)), {})
+            for source in sources()
         }
     return found
 

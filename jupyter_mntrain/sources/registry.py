@@ -1,58 +1,69 @@
-"""Registry of sources, by name. What a source declares is light; itself it is loaded when used."""
+"""Registry of scheduler backends, by name. What a backend declares is light; itself it is loaded
+when it is used.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Final, NamedTuple
+import functools
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
 
+from jupyter_mntrain.model.errors import SpecError, shortened
 from jupyter_mntrain.model.sources.options import SourceOption
 from jupyter_mntrain.model.sources.source import NodeSource
 
-
-class KnownSource(NamedTuple):
-    """Where a source is defined.
-
-    Args:
-        options: module with its ``TITLE`` and ``OPTIONS``, which loads no library.
-        module, kind: its class.
-    """
-
-    options: str
-    module: str
-    kind: str
+GROUP: Final = "jupyter_mntrain.schedulers"
+"""Entry points of backends, by the name in ``--on NAME``. Each is a module with ``TITLE``, its name
+in sentences; ``OPTIONS``; and ``source()``, which returns its :class:`NodeSource`. Loading the
+module loads no library: that is for ``source()``.
+"""
 
 
-_ROOM = "jupyter_mntrain.sources"
+@functools.cache
+def _backends() -> Mapping[str, EntryPoint]:
+    return {one.name: one for one in entry_points(group=GROUP)}
 
-_SOURCES: Final[dict[str, KnownSource]] = {
-    "slurm": KnownSource(
-        f"{_ROOM}.slurm.slurm_options", f"{_ROOM}.slurm.slurm_source", "SlurmSource"
-    ),
-    "kubernetes": KnownSource(
-        f"{_ROOM}.kubernetes.options",
-        f"{_ROOM}.kubernetes.kubernetes_source",
-        "KubernetesSource",
-    ),
-}
-"""By name, as in ``--on NAME``."""
 
-SOURCES: Final[tuple[str, ...]] = tuple(_SOURCES)
+def sources() -> tuple[str, ...]:
+    """The backends of all installed packages, by name."""
+    return tuple(sorted(_backends()))
 
 
 def options_of(name: str) -> tuple[SourceOption, ...]:
     """What a person can choose of a source besides nodes, GPUs and time."""
-    options: tuple[SourceOption, ...] = import_module(_SOURCES[name].options).OPTIONS
+    options: tuple[SourceOption, ...] = _declared(name).OPTIONS
     return options
 
 
 def title_of(name: str) -> str:
     """Its name in sentences."""
-    title: str = import_module(_SOURCES[name].options).TITLE
+    title: str = _declared(name).TITLE
     return title
 
 
 def source_named(name: str) -> NodeSource:
-    """The source itself."""
-    known = _SOURCES[name]
-    source: NodeSource = getattr(import_module(known.module), known.kind)()
+    """The source itself.
+
+    Raises:
+        SpecError: no installed package has it, or it cannot be loaded.
+    """
+    source: NodeSource = _declared(name).source()
     return source
+
+
+def _declared(name: str) -> Any:
+    found = _backends().get(name)
+    if found is None:
+        raise SpecError(
+            f"no installed package brings the scheduler {name}",
+            fix=f"use {' or '.join(sources())}, or install the package that has it here",
+        )
+    try:
+        return found.load()
+    except (ImportError, AttributeError) as error:
+        package = found.dist.name if found.dist else found.module
+        raise SpecError(
+            f"the scheduler backend {name} of {package} cannot be loaded: {shortened(str(error))}",
+            fix=f"install {package} again, in a version for this jupyter_mntrain",
+        ) from None

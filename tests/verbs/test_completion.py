@@ -14,7 +14,7 @@ import pytest
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.command_line.parser import HelpWanted
-from jupyter_mntrain.sources.registry import SOURCES
+from jupyter_mntrain.sources.registry import sources
 from jupyter_mntrain.verbs.command import parse
 from jupyter_mntrain.verbs.completion import FILE, Command, commands
 from jupyter_mntrain.verbs.known_names import MOST_JOBS, KeptNames, keep_names
@@ -139,7 +139,7 @@ def every(command: Command, words: tuple[str, ...] = ()) -> list[tuple[tuple[str
 def test_every_option_offered_is_one_that_its_command_takes(
     words: Sequence[str], command: Command
 ) -> None:
-    for source in ("", *SOURCES):
+    for source in ("", *sources()):
         asked = ("--on", source) if source else ()
         if source and command.of(asked) is command:
             continue

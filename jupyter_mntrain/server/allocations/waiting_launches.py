@@ -24,7 +24,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.sources.allocation import Allocation, AllocationState
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.sources.awaited_launch import LOOK_EVERY_S, AwaitedLaunch, refusal_of
-from jupyter_mntrain.sources.registry import SOURCES, title_of
+from jupyter_mntrain.sources.registry import sources, title_of
 
 
 class WaitingLaunch(Record, frozen=True):
@@ -101,7 +101,7 @@ class WaitingLaunches:
         """Clusters whose allocation is not granted again: nobody is asked about them any more."""
         self._threads = {
             source: ThreadPoolExecutor(1, thread_name_prefix=f"mntrain-{source}")
-            for source in SOURCES
+            for source in sources()
         }
         self._tasks: list[asyncio.Task[None]] = []
         self._lock = threading.Condition()
@@ -115,7 +115,7 @@ class WaitingLaunches:
     def begin(self) -> None:
         """Look every few seconds until :meth:`pause`."""
         if not self._tasks:
-            self._tasks = [asyncio.create_task(self._run(source)) for source in SOURCES]
+            self._tasks = [asyncio.create_task(self._run(source)) for source in sources()]
 
     def pause(self) -> None:
         for task in self._tasks:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jupyter_mntrain.sources.registry import SOURCES
+from jupyter_mntrain.sources.registry import sources
 from jupyter_mntrain.verbs.command import verb_parser
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
@@ -43,7 +43,7 @@ def _verb(verb: Verb, program: str, level: str) -> Iterator[str]:
     for action in verb.actions.values():
         yield from _verb(action, f"{program} {verb.name}", f"{level}#")
     if type(verb).add_chosen_arguments is not Verb.add_chosen_arguments:
-        for source in SOURCES:
+        for source in sources():
             yield f"{level}# {verb.name} --on {source}"
             yield ""
             yield from _help(verb, program, ("--on", source))

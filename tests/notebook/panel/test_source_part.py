@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from jupyter_mntrain.sources.allocation_book import AllocationBook
-from jupyter_mntrain.sources.registry import SOURCES, options_of
+from jupyter_mntrain.sources.registry import options_of, sources
 from tests.notebook.panel.opened import until
 from tests.standin.cluster import node
 from tests.standin.slurm_tools import SlurmTools
@@ -20,7 +20,7 @@ def test_a_source_shows_the_options_that_it_declares(open_one) -> None:
     page = open_one()
     part, bar = page.view.source, page.view.launch_bar
     page.click(bar.toggle)
-    for source in SOURCES:
+    for source in sources():
         part.choice.value = source
         names = {"nodes", "gpus", "time", "idle", *(one.name for one in options_of(source))}
         until(lambda names=names: set(part.widgets) == names)

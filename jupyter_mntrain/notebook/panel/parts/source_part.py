@@ -11,7 +11,7 @@ import ipywidgets
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.row import Change, Listen
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
-from jupyter_mntrain.sources.registry import SOURCES, title_of
+from jupyter_mntrain.sources.registry import sources, title_of
 from jupyter_mntrain.verbs.panel.source.source_fields import SourceField, with_source, with_value
 
 OWN = "this cluster"
@@ -31,7 +31,7 @@ class SourcePart:
         self._source = ""
         self.choice = ipywidgets.Dropdown(
             description="Nodes of",
-            options=[(OWN, ""), *((title_of(one), one) for one in SOURCES)],
+            options=[(OWN, ""), *((title_of(one), one) for one in sources())],
             tooltip="Those that have joined this cluster, or new ones that a scheduler gives",
         )
         self.widgets: dict[str, ipywidgets.DOMWidget] = {}

@@ -12,7 +12,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import duration_text, parse_duration
 from jupyter_mntrain.model.sources.options import SourceOption, checked_values
 from jupyter_mntrain.model.sources.request import NodesRequest
-from jupyter_mntrain.sources.registry import SOURCES, options_of, title_of
+from jupyter_mntrain.sources.registry import options_of, sources, title_of
 
 IDLE_S = 120.0
 """An allocation without a job gives its nodes back after this time (--idle). A driver that has
@@ -53,10 +53,10 @@ def on_option(parser: Parser) -> None:
     """Add the option that names a source."""
     parser.option(
         ON,
-        choices=SOURCES,
+        choices=sources(),
         metavar="SOURCE",
         help="get nodes for this job from a scheduler: "
-        f"{' or '.join(SOURCES)}; launch --on {SOURCES[0]} --help shows what it takes",
+        f"{' or '.join(sources())}; launch --on NAME --help shows what it takes",
     )
 
 
@@ -67,7 +67,7 @@ def chosen_options(parser: Parser, words: Sequence[str], *, but: Collection[str]
         but: names of options of all sources to leave out.
     """
     name = _chosen(words)
-    if name not in SOURCES:
+    if name not in sources():
         return False
     for option in common_options(name):
         if option.name in but:
