@@ -46,8 +46,6 @@ INTERRUPTED = 130
 
 FAST = "not slow and not agents and not netlab"
 SCRAMBLED = {
-    "agents": ("tests/agent", "tests/model", "tests/launch", "tests/trust"),
-    "the cluster": ("tests/cluster", "tests/plan", "tests/workload", "tests/sources"),
     "the notebook": (
         "tests/metrics",
         "tests/show",
@@ -55,6 +53,8 @@ SCRAMBLED = {
         "tests/server",
         "tests/notebook",
     ),
+    "the cluster": ("tests/cluster", "tests/plan", "tests/workload", "tests/sources"),
+    "agents": ("tests/agent", "tests/model", "tests/launch", "tests/trust"),
 }
 """No code of these rooms may decide by words: its unit tests run with every cause and fix
 scrambled, and those that read some as they are, apart. A process for each part, which imports
@@ -110,12 +110,7 @@ def page(name: str, *command: str, **others: Any) -> Step:
 
 LAYERS: dict[str, tuple[Step, ...]] = {
     "fast": (
-        # Those that take longest come first; these mostly wait.
-        pytest(
-            "unit tests of the rest",
-            FAST,
-            *(f"--ignore={one}" for one in (*PASS_PROBLEMS_ON, *WITH_TORCH)),
-        ),
+        # Those that take longest come first.
         *(
             pytest(
                 f"unit tests of {part}, words scrambled",
@@ -126,6 +121,11 @@ LAYERS: dict[str, tuple[Step, ...]] = {
         ),
         pytest("unit tests with torch", FAST, *WITH_TORCH),
         Step("types", ("mypy",)),
+        pytest(
+            "unit tests of the rest",
+            FAST,
+            *(f"--ignore={one}" for one in (*PASS_PROBLEMS_ON, *WITH_TORCH)),
+        ),
         pytest("unit tests of words", FAST, "--only-words", *PASS_PROBLEMS_ON),
         Step("style", ("ruff", "check", ".")),
         Step("format", ("ruff", "format", "--check", ".")),

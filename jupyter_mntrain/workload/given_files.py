@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -64,6 +64,17 @@ def given_files(given: Sequence[str], directory: Path) -> GivenFiles:
     others = tuple(one for name, one in found.items() if name not in texts)
     paths = {name: one.path for name, one in found.items()}
     return GivenFiles(texts, Listing(others, tuple(folders), tuple(notes)), paths)
+
+
+def with_reads(given: GivenFiles, reads: Mapping[str, Path]) -> GivenFiles:
+    """The same with small text files that a script reads, by the names under which it does."""
+    found = {
+        name: text
+        for name, path in reads.items()
+        if name not in given.paths and (text := _small_text(found_file(name, path))) is not None
+    }
+    paths = {name: reads[name] for name in found}
+    return given._replace(texts=found | given.texts, paths=paths | given.paths)
 
 
 def joined(project: Listing, given: GivenFiles) -> Listing:

@@ -260,6 +260,12 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise _unreadable(folder, error) from None
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether files of this name usually hold a secret."""
+    is_named = any(fnmatch(name, like) for like in _SECRET_NAMES)
+    return is_named and not any(fnmatch(name, like) for like in _NO_SECRETS)
+
+
 def _hashed(one: Found) -> tuple[str, int, bool]:
     """Hash and size of a file, and whether it looks like a secret."""
     try:
@@ -270,11 +276,7 @@ def _hashed(one: Found) -> tuple[str, int, bool]:
             size = file.tell()
     except OSError as error:
         raise _unreadable(one.path, error) from None
-    name = one.path.name
-    is_named = any(fnmatch(name, like) for like in _SECRET_NAMES)
-    is_secret = (is_named and not any(fnmatch(name, like) for like in _NO_SECRETS)) or (
-        _KEY_MARK in head
-    )
+    is_secret = is_secret_name(one.path.name) or (_KEY_MARK in head)
     return digest.hexdigest(), size, is_secret
 
 

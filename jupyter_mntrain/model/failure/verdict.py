@@ -36,4 +36,5 @@ class Verdict(Record, frozen=True):
     def reasons(self) -> str:
         """How sure it is, and why: ``Certain: it ended 0.3 s before node1: rank 0``."""
         told = f"{self.sureness.capitalize()}: {'; '.join(self.speaks_for)}"
-        return f"{told}; but {'; '.join(self.speaks_against)}" if self.speaks_against else told
+        against = "; ".join(self.speaks_against)
+        return f"{told}. Against it: {against}" if against else told

@@ -11,11 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from jupyter_mntrain.doctor.script.needs import first_folder, read_script
+from jupyter_mntrain.launch.project.ignoring import IgnoreRules
 from jupyter_mntrain.launch.project.own_imports import config_folder, own_imports
 from jupyter_mntrain.launch.project.stage import (
     LIMIT_BYTES,
     Listing,
     StagedProject,
+    is_secret_name,
     list_folder,
     staged,
 )
@@ -129,6 +132,56 @@ def choose_project(context: Context, args: Namespace, *, is_stored: bool) -> Cho
     if runs_program(args):
         return _of_names(path)
     return _of_imports(read_text(path), path.parent, path.name)
+
+
+def read_here(context: Context, args: Namespace, chosen: Chosen | None) -> dict[str, Path]:
+    """Files that a script reads in any case by a relative path, and that lie here, by the name
+    under which it reads them: run by hand, it would find them.
+
+    Not what git ignores, nor what usually holds a secret.
+
+    Args:
+        chosen: the folder that is sent, which has its own files.
+    """
+    if args.project or args.no_project or args.workdir or args.module or runs_program(args):
+        return {}
+    path = context.directory / in_home(args.target or "")
+    if context.cell is not None:
+        text, folder, name = context.cell, context.directory, ""
+    elif path.is_file() and path.suffix != ".toml":
+        text, folder, name = read_text(path), path.parent, path.name
+    else:
+        return {}
+    root = None if chosen is None else chosen.root
+    if root is not None and path.resolve().is_relative_to(root):
+        name = path.resolve().relative_to(root).as_posix()
+    needs = read_script(text, context.arguments, name=name)
+    found = {}
+    for need in needs.reads:
+        what = os.path.normpath(need.what)
+        is_within = not what.startswith(("/", "~", ".."))
+        if not need.is_certain or not is_within or first_folder(what) in needs.makes:
+            continue
+        if root is not None and (root / what).exists():
+            continue
+        bases = dict.fromkeys((context.directory, folder))
+        base = next((one for one in bases if (one / what).is_file()), None)
+        if base is not None and what != name and not _stays_here(base.resolve(), what):
+            found[what] = base / what
+    return found
+
+
+def _stays_here(folder: Path, name: str) -> bool:
+    """Whether a file below a folder is hidden, ignored, or a secret by its name."""
+    path = folder / name
+    if path.name.startswith(".") or is_secret_name(path.name):
+        return True
+    rules = IgnoreRules(folder).entered(folder)
+    for above in reversed(path.relative_to(folder).parents[:-1]):
+        if rules.ignores(folder / above, is_folder=True):
+            return True
+        rules = rules.entered(folder / above)
+    return rules.ignores(path, is_folder=False)
 
 
 def _of_names(program: Path) -> Chosen | None:

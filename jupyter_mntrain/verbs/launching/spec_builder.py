@@ -34,13 +34,14 @@ from jupyter_mntrain.verbs.launching.job_files import (
     module_workload,
     program_here,
     program_workload,
+    read_here,
     refuse_contradictions,
     runs_program,
     stage_files,
 )
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
 from jupyter_mntrain.workload.built import Built
-from jupyter_mntrain.workload.given_files import GivenFiles, given_files
+from jupyter_mntrain.workload.given_files import GivenFiles, given_files, with_reads
 from jupyter_mntrain.workload.workload import (
     Workload,
     from_built_in,
@@ -84,6 +85,8 @@ def build_spec(
         args.set = [*SETTINGS, *args.set]  # what is set by hand wins
         workload = _workload(context, args, saved, sent, needs_target=needs_target)
     folder = choose_project(context, args, is_stored=saved is not None)
+    if saved is None:
+        sent = with_reads(sent, read_here(context, args, folder))
     project = stage_files(context, args, folder, sent, before.project)
     if folder is not None and project is not None and saved is None:
         workload = in_project(context, args, workload, folder, project)

@@ -6,8 +6,8 @@ import asyncio
 
 import msgspec
 import pytest
-from jupyter_mntrain.cluster.preflight.examiner import MOST_TIMES, AskedNode, Examiner
 
+from jupyter_mntrain.cluster.preflight.examiner import MOST_TIMES, AskedNode, Examiner
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts, MachineQuestion
 from tests.doctor.healthy import healthy
 

@@ -40,17 +40,17 @@ def test_the_fields_are_folded_and_what_is_filled_in_stays_in_view(open_one) -> 
     until(lambda: fields.display == "none")
 
 
-def test_a_wrong_folder_has_its_reason_beside_it(open_one) -> None:
+def test_a_wrong_interpreter_has_its_reason_beside_it(open_one) -> None:
     page = open_one()
     bar = page.view.place.bar
     assert page.view.place.bar.root.layout.display == "none"
-    bar.widgets["workdir"].value = "here"
+    bar.widgets["python"].value = "conda:"
     until(lambda: blocked(page.view.launch_bar.launch))
-    until(lambda: bar.problems["workdir"].value)
-    assert says("--workdir here", bar.problems["workdir"].value)
-    bar.widgets["workdir"].value = ""
+    until(lambda: bar.problems["python"].value)
+    assert says("conda:", bar.problems["python"].value)
+    bar.widgets["python"].value = ""
     until(lambda: not blocked(page.view.launch_bar.launch))
-    assert bar.problems["workdir"].value == ""
+    assert bar.problems["python"].value == ""
 
 
 def test_what_is_sent_is_in_view_with_its_size_and_warnings(open_one) -> None:

@@ -133,7 +133,7 @@ def test_a_save_that_fails_says_why_with_its_fix(do, cluster, text, as_json):
     assert (told["saved_step"], told["problem"]["kind"]) == (None, "disk-full")
     said = text(outcome.renderable)
     assert cause in said
-    assert "Fix: free some space." in said
+    assert says("Fix: free some space.", said)
     # One that failed before it was asked is none of its business.
     job.on_save = lambda: None
     assert as_json(do("save", job.id))["problem"] is None

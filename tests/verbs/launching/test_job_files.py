@@ -69,6 +69,31 @@ def test_a_module_runs_by_its_name(launched) -> None:
             launched(*words)
 
 
+def test_small_files_that_a_script_certainly_reads_come_along(launched, project) -> None:
+    for name in ("configs/base.yaml", "src/own.json", "configs/.hidden", "secrets.yaml"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("lr: 1\n")
+    reads = "open('{}').read()\n"
+    script = project / "src" / "train.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        + "".join(map(reads.format, ("configs/base.yaml", "configs/.hidden", "secrets.yaml")))
+        + "(Path(__file__).parent / 'own.json').read_text()\n"
+        + "if input(): open('data.bin')\n"
+    )
+    spec, _ = launched("src/train.py")
+    assert sorted(spec.files) == ["configs/base.yaml", "own.json", "train.py"]
+    spec, _ = launched("src/train.py", "--no-project")
+    assert list(spec.files) == ["train.py"]
+    # What git ignores, and what the script may make itself, stay here.
+    (project / ".git").mkdir()
+    (project / ".gitignore").write_text("configs/\n")
+    spec, _ = launched("src/train.py")
+    assert sorted(spec.files) == ["own.json", "train.py"]
+    script.write_text("import os\nos.makedirs('configs')\nopen('configs/base.yaml').read()\n")
+    assert list(launched("src/train.py")[0].files) == ["train.py"]
+
+
 def test_the_configuration_that_hydra_reads_is_sent(launched, cluster, project) -> None:
     for name in ("src/conf/c.yaml", "configs/c.yaml"):
         (project / name).parent.mkdir(parents=True)
