@@ -529,6 +529,7 @@ def _on_disk(host: Host, disks: Path) -> None:
     if (disk := disks / host.name).exists():
         nodes = host.home / ".local" / "state" / "mntrain" / "nodes"
         nodes.mkdir(parents=True, exist_ok=True)
+        (host.home / ".config" / "mntrain" / "config.toml").unlink()  # settings that people have
         (nodes / host.name).symlink_to(disk)
 
 

@@ -29,9 +29,9 @@ INTRODUCTION = """\
 Measured by `tests/faults` on simulated hosts that share two cores: two ranks on two nodes, Gloo,
 steps of 0.1 s. "Known after" is the time from the fault until a driver on a third node reports
 it. A job without progress is reported as stalled after 10 s or three steps, whichever is longer;
-before its first step, after 60 s if all ranks are waiting; rows that were measured when that could
-be set have 15 s. The last column was measured separately, with torchrun alone on the same hosts.
-The GPU memory error is raised by the test, without a GPU.
+before its first step, after 60 s if all ranks are waiting, here after 15 s
+(`watchdog.early_look_s`). The last column was measured separately, with torchrun alone on the
+same hosts. The GPU memory error is raised by the test, without a GPU.
 
 `MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` measures the rows again and writes this
 page. `python -m tests.faults.search` draws faults of six strata (network, node, rank, script,

@@ -24,12 +24,18 @@ pytestmark = [
 ]
 
 PAGE = ROOT / "docs" / "by_hand.md"
+BUSY = "[agent]\ndetached_start_s = 120.0\n"
+"""These machines share two cores with whatever else is tested."""
 
 
 @pytest.fixture
 def two() -> Iterator[Lab]:
     """Machines that know nothing of each other."""
     with own_lab(2) as made:
+        for host in made.hosts:
+            folder = host.home / ".config" / "mntrain"
+            folder.mkdir(parents=True)
+            (folder / "config.toml").write_text(BUSY)
         yield made
 
 

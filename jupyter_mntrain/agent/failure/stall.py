@@ -24,9 +24,7 @@ CONFIRMED_AFTER_S = 5.0
 
 FIRST_STEP_S = tunables.seconds("watchdog.first_step_s")
 
-EARLY_S = 60.0
-"""Before the first step, a job is also stalled if all ranks wait for each other this long: then
-none of them is loading or compiling. Often the cause is a firewall or a wrong MTU."""
+EARLY_S = tunables.seconds("watchdog.early_look_s")
 
 IDLE: frozenset[Doing] = frozenset({"waiting for others", "stopped", "in the kernel"})
 

@@ -48,9 +48,7 @@ log = logging.getLogger("mntrain.agent")
 WATCH_INTERVAL_S = 1.0
 """Interval at which the head checks the other parts of its job."""
 
-SYMPTOM_PATIENCE_S = 3.0
-"""If only a closed connection is known, wait this long for the rank that closed it to report the
-cause: torchrun takes a second or two to end."""
+SYMPTOM_PATIENCE_S = tunables.seconds("failure.symptom_patience_s")
 
 LINKS_PATIENCE_S = 8.0
 """Time for every node to try its links before a stall is diagnosed."""

@@ -49,6 +49,9 @@ SAMPLES_S = 30.0
 
 T = TypeVar("T")
 
+CUT = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+"""Of a connection that was open."""
+
 
 class AgentClient(AgentCalls):
     """Client of one agent.
@@ -202,12 +205,17 @@ class AgentClient(AgentCalls):
         return await self.send(method, path, body, extra_s)
 
     async def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        try:
-            return await self._connector.http.request(
-                method, self._url + path, extensions=await self._named(), **options
-            )
-        except TROUBLE as error:
-            raise await self._explained(error) from error
+        # A kept connection may end in the moment in which it is used: a question is asked again.
+        tries = 2 if method == "GET" else 1
+        while True:
+            tries -= 1
+            try:
+                return await self._connector.http.request(
+                    method, self._url + path, extensions=await self._named(), **options
+                )
+            except TROUBLE as error:
+                if not (tries and isinstance(error, CUT)):
+                    raise await self._explained(error) from error
 
     async def _lines(self, path: str, params: Mapping[str, int]) -> AsyncGenerator[bytes, None]:
         is_answered = False
@@ -250,8 +258,7 @@ class AgentClient(AgentCalls):
 
     async def _explained(self, error: Exception) -> NodeError:
         # An agent that refuses our certificate sends an alert, but pending writes may hide it.
-        was_cut = isinstance(error, (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError))
-        if was_cut or is_about_trust(error):
+        if isinstance(error, CUT) or is_about_trust(error):
             reason = await self._connector.explain(self.address, self.node_id, self.node)
             if reason is not None:
                 return reason

@@ -20,7 +20,6 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from jupyter_mntrain.metrics.benchmark.transports import read_transport
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import size_text
@@ -39,7 +38,8 @@ from jupyter_mntrain.train.world import World, gathered, join_world
 
 ROW_S = 0.5
 """Each message size is repeated for so long; what takes longer is done once."""
-LONGEST_S = tunables.seconds("bench.longest_s")
+LONGEST_S = 10.0
+"""A larger size that would take longer than this is left out."""
 PAIRS_S = 60.0
 """For messages between all ordered pairs together: many pairs, or slow ones, get smaller
 messages."""

@@ -226,7 +226,7 @@ test('a job that hangs says which rank and where, until it goes on', async ({
 }) => {
   const view = await launchFromCell(page, 'hangs.ipynb', HANGING);
   const card = view.getByRole('alert');
-  await expect(card).toContainText('busy in shuffle_shards (cell.py:', {
+  await expect(card).toContainText('in its own code, shuffle_shards (cell.py:', {
     timeout: START_MS
   });
   await expect(card).toContainText('Fix:');
@@ -235,7 +235,7 @@ test('a job that hangs says which rank and where, until it goes on', async ({
   await shot(page, 'live-stalled-light');
   await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
   const sidebar = await openSidebar(page);
-  await expect(sidebar.getByText(/busy in shuffle_shards/)).toBeVisible();
+  await expect(sidebar.getByText(/in its own code, shuffle_shards/)).toBeVisible();
   await view.getByRole('button', { name: 'Stacks' }).click();
   const stacks = page.locator('.mnt-stacks');
   await expect(stacks).toContainText('rank 1 on node');

@@ -142,12 +142,14 @@ async def test_a_busy_agent_has_more_time_for_the_handshake_than_a_kernel_for_a_
 
 
 @pytest.mark.parametrize("fault", [LoseReply(), LoseRequest()])
-async def test_a_reply_that_is_lost(
+async def test_a_question_whose_reply_is_lost_is_asked_once_more(
     connector: Connector, no_alerts: None, agent_here: MakeAgent, fault: LoseReply
 ) -> None:
     agent = await agent_here()
-    agent.faults["node"].append(fault)
+    agent.faults["node"] += [fault, fault]
     assert (await failure(AgentClient(connector, agent.where))).kind is Kind.BROKEN_OFF
+    agent.faults["node"].append(fault)
+    assert (await AgentClient(connector, agent.where).node_info()).name == agent.name
 
 
 @pytest.mark.parametrize(

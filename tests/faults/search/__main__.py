@@ -99,7 +99,8 @@ def _write_page(options: argparse.Namespace) -> None:
 
 def _play(seeds: list[int], options: argparse.Namespace) -> None:
     mntrain = str(Path(sys.executable).with_name("mntrain"))
-    stage = Stage(mntrain, options.patience)
+    how = {"prepare": stories.with_defaults} if options.stories or options.sequences else {}
+    stage = Stage(mntrain, options.patience, **how)
     try:
         for seed in seeds:
             if options.stories:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Stage:
         mntrain: the command.
         patience: how many times longer things may take than on a quiet machine.
         bench: of a lab that is there already; if it breaks, the stage makes one of its own.
+        prepare: of each host of a lab, before its agent is there.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class Stage:
         mntrain: str,
         patience: float = 1.0,
         bench: Bench | None = None,
+        prepare: Callable[[Host], object] = lambda _: None,
     ) -> None:
         self.mntrain = mntrain
+        self._prepare = prepare
         self._given = bench
         self.patience = patience
         self._started_s = STARTED_S * patience
@@ -318,7 +321,7 @@ class Stage:
         if self._given is not None:
             self.bench, self._given = self._given, None
         else:
-            lab = self._stack.enter_context(joined_lab(self.mntrain))
+            lab = self._stack.enter_context(joined_lab(self.mntrain, self._prepare))
             self.bench = Bench(lab, self.mntrain)
             self._stack.callback(self.bench.close)
         until(lambda: self.bench.is_whole, "the nodes to be seen", self._started_s)

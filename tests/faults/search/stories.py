@@ -25,7 +25,7 @@ from tests.faults.search.play import Result, ask
 from tests.faults.search.results import table_of_asks
 from tests.faults.search.scoring import SCORES, Score
 from tests.faults.search.stage import VICTIM, Stage
-from tests.netlab import DATA, MANAGEMENT, LabError
+from tests.netlab import DATA, MANAGEMENT, Host, LabError
 from tests.waiting import until
 
 STORIES = Path(__file__).with_name("stories.toml")
@@ -89,6 +89,11 @@ class _File(msgspec.Struct):
 
 UNDO = "iptables -F INPUT; ip link set eth1 up"
 """What a story may have left of a node's network."""
+
+
+def with_defaults(host: Host) -> None:
+    """An agent there has the settings that people have."""
+    (host.home / ".config" / "mntrain" / "config.toml").unlink()
 
 
 def stories() -> tuple[Story, ...]:

@@ -12,7 +12,6 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.foreign import shown_line
@@ -32,7 +31,8 @@ from jupyter_mntrain.verbs.verb import Outcome
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
-MOST_AT_ONCE = tunables.count("install.hosts")
+MOST_AT_ONCE = 16
+"""Hosts that are installed at the same time."""
 
 Do = Callable[[Host], InstalledHost]
 
