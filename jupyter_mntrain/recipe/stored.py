@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from jupyter_mntrain.model.errors import RecipeError, SpecError, bad_argument
+from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.parse import parse_recipe, refuse_both_durations
+from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 
 # Settled recipe: with values in place of what it leaves to the devices of its job. Pure.
@@ -145,44 +145,6 @@ def written_recipe(spec: JobSpec) -> Recipe | None:
     if overrides is None:
         return None
     return parse_recipe(spec.files[RECIPE_FILE], overrides, name=RECIPE_FILE)
-
-
-def with_settings(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
-    """The same job with changes of its recipe.
-
-    Args:
-        settings: ``section.field=value``.
-
-    Raises:
-        SpecError: it runs a script, which has no recipe; or ``settings`` is no list.
-        RecipeError: a field or value is wrong.
-    """
-    if isinstance(settings, str):
-        raise bad_argument("settings", settings, f"a list: [{settings!r}]")
-    if not settings:
-        return spec
-    if overrides_of(spec) is None:
-        raise SpecError(
-            f"{settings[0]}: this job runs {' '.join(spec.entry[:2])}, not a recipe",
-            fix="pass its arguments after --",
-        )
-    refuse_both_durations(settings)
-    words = (word for one in settings for word in (SET, one))
-    changed = msgspec.structs.replace(spec, entry=(*spec.entry, *words))
-    recipe_of(changed)
-    return changed
-
-
-def chosen_as_for(spec: JobSpec, other: JobSpec) -> JobSpec:
-    """The same job with what was chosen for another one that runs the same recipe.
-
-    What depends on devices, or on how fast they and their links are just now, is then not chosen
-    anew: another schedule adds up in another order, and the losses differ by rounding.
-    """
-    if overrides_of(spec) is None:
-        return spec
-    entry = (*spec.entry[:3], *chosen_words(other), *spec.entry[3:])
-    return msgspec.structs.replace(spec, entry=entry)
 
 
 def named_directory(recipe: Recipe, run: str) -> Path | None:

@@ -31,8 +31,8 @@ from jupyter_mntrain.launch.spec_file import read_spec, write_spec
 from jupyter_mntrain.model.errors import RecipeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, JobView
-from jupyter_mntrain.recipe.stored import with_settings
 from jupyter_mntrain.workload.workload import from_path
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
@@ -86,7 +86,7 @@ class Runs:
         made = from_path(self._recipe)
         participants = self.cluster.participants(members)
         spec = JobSpec(entry=made.entry, files=made.files, participants=participants)
-        return with_settings(spec, settings)
+        return program_of(spec).with_settings(settings)
 
     def launch(self, *settings: str, members: tuple[str, ...] = ("node1:1", "node2:1")) -> Job:
         return self.cluster.launch(self.spec(*settings, members=members))
@@ -334,7 +334,7 @@ def test_a_copy_outlives_the_run_and_a_later_restart_never_goes_back_to_it(
     for place in own_checkpoints(agents, kept.run):
         shutil.rmtree(place.path)
     last = STEPS - STEPS % 3  # the last step is always logged
-    spec = with_settings(first.spec(), [f"train.steps={last}"])
+    spec = program_of(first.spec()).with_settings([f"train.steps={last}"])
     spec = msgspec.structs.replace(spec, max_restarts=1)
     with pytest.raises(RefusedError) as refused:
         runs.cluster.resume(kept.run, spec=spec, begin=str(kept.copy / "nowhere"))
@@ -422,10 +422,10 @@ def assert_refusals(
     """What does not fit is refused before anything starts."""
     known = len(cluster.jobs())
     with pytest.raises(SpecError) as unfit:
-        cluster.launch(with_settings(spec, ["train.batch_size=8"]), begin=str(there))
+        cluster.launch(program_of(spec).with_settings(["train.batch_size=8"]), begin=str(there))
     assert "train.batch_size" in unfit.value.cause
     with pytest.raises(SpecError):
-        cluster.launch(with_settings(spec, [f"train.steps={COPIED}"]), begin=str(there))
+        cluster.launch(program_of(spec).with_settings([f"train.steps={COPIED}"]), begin=str(there))
     with pytest.raises(RefusedError) as absent:
         cluster.launch(spec, begin=str(elsewhere / "nowhere"))
     assert absent.value.kind is Kind.NO_CHECKPOINT
@@ -433,7 +433,7 @@ def assert_refusals(
     last = HALF + EVERY
     shard = next((elsewhere / "one").rglob(f"step-{last:08d}/rank-0.safetensors"))
     shard.unlink()
-    more = with_settings(spec, [f"train.steps={2 * last}"])
+    more = program_of(spec).with_settings([f"train.steps={2 * last}"])
     with pytest.raises(RefusedError) as torn:
         cluster.launch(more, begin=str(shard.parent))
     assert torn.value.kind is Kind.NO_CHECKPOINT

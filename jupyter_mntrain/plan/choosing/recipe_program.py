@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from jupyter_mntrain.model.api import LeaseGrant
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.program import Program
 from jupyter_mntrain.model.records.doctor.machine import AskedPath
 from jupyter_mntrain.model.records.job import JobSpec, Placement
@@ -22,16 +23,15 @@ from jupyter_mntrain.model.records.metrics import RankStep
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import AchievedRate, DeviceMeasurement, Plan, StepSpans
 from jupyter_mntrain.model.records.setting import Setting, SettingChange
+from jupyter_mntrain.recipe.parse import refuse_both_durations
 from jupyter_mntrain.recipe.sections import CHANGEABLE, Recipe
 from jupyter_mntrain.recipe.stored import (
     RECIPE_FILE,
-    chosen_as_for,
     chosen_words,
     durable_directory,
     named_directory,
     overrides_of,
     recipe_of,
-    with_settings,
     written_recipe,
 )
 
@@ -79,7 +79,13 @@ class RecipeProgram(Program):
         )
 
     def with_settings(self, settings: Sequence[str]) -> JobSpec:
-        return with_settings(self.spec, settings)
+        if isinstance(settings, str) or not settings:
+            return super().with_settings(settings)
+        refuse_both_durations(settings)
+        words = (word for one in settings for word in (SET, one))
+        changed = msgspec.structs.replace(self.spec, entry=(*self.spec.entry, *words))
+        recipe_of(changed)
+        return changed
 
     def changed(
         self, settings: Sequence[str], *, step: int, job_id: JobId, told_steps: int | None = None
@@ -105,7 +111,10 @@ class RecipeProgram(Program):
         return planned_spec(fitted(self.spec, infos), infos)
 
     def chosen_as_for(self, other: JobSpec) -> JobSpec:
-        return chosen_as_for(self.spec, other)
+        # What depends on devices, or on how fast they and their links are just now, is not chosen
+        # again: another schedule adds up in another order, and the losses differ by rounding.
+        entry = (*self.spec.entry[:3], *chosen_words(other), *self.spec.entry[3:])
+        return msgspec.structs.replace(self.spec, entry=entry)
 
     def refuse_leased(
         self, placements: Sequence[Placement], grants: Sequence[LeaseGrant], *, is_resumed: bool

@@ -10,9 +10,9 @@ from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.checkpoint import HeldCheckpoint, Manifest, NodeCheckpoints
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
-from jupyter_mntrain.recipe.stored import with_settings
 from tests.cluster.conftest import wait_for
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
@@ -56,7 +56,7 @@ def test_what_fits_the_checkpoint_there_need_not_fit_the_jobs_own_recipe(
     job: Job, two: list[FakeAgent], elsewhere: Elsewhere
 ) -> None:
     keep(two, elsewhere, 400, batch_size=8)
-    spec = with_settings(job.spec(), ["train.batch_size=8", "train.log_interval=7"])
+    spec = program_of(job.spec()).with_settings(["train.batch_size=8", "train.log_interval=7"])
     plan = job.plan_resume(spec, begin=KEPT)
     assert list(map(str, plan.changes)) == ["train.log_interval 10 → 7"]
     assert plan.path == KEPT
