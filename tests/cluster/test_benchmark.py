@@ -48,7 +48,7 @@ def test_two_ranks_are_timed_and_nothing_but_the_figures_stays(
         one = kept[pair["sender_node"], pair["receiver_node"]]
         assert one.backend == "gloo"
         assert one.capacity.bytes_per_s == pytest.approx(pair["bytes_per_s"])
-    wait_for(lambda: not [one for one in cluster.jobs() if one.name == "bench"])
+    wait_for(lambda: not [one for one in cluster.jobs() if one.spec.name == "bench"])
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_a_canceled_one_leaves_no_job(cluster: Cluster, monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         benchmark.run(cluster.participants())
     assert begun.is_set()
-    wait_for(lambda: not [one for one in cluster.jobs() if one.name == "bench"])
+    wait_for(lambda: not [one for one in cluster.jobs() if one.spec.name == "bench"])
 
 
 def interrupted_once(interrupt):
