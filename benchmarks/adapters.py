@@ -6,7 +6,7 @@ The task is the conversations that notebooks/finetune.ipynb writes. The base is 
 the manual of Python and on sentences and turns of the task's words in random order; it is kept in a
 cache. Then all methods train on the same conversations in the same order for as many tokens, each
 at several learning rates: all weights, LoRA, and LoRA with embedding and output projection trained
-whole beside it, as usual where a base has hardly said the words of a task. The last one is judged.
+whole next to it, as usual where a base has hardly said the words of a task. The last one is judged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIMIT = 1.05
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "finetune.ipynb"
 TASK, TEXT = "samantha.jsonl", "text.jsonl"
 WHOLE = "LoRA, ends whole"
-"""Embedding and head are trained beside the adapters."""
+"""Embedding and head are trained alongside the adapters."""
 RATES = {"full": (1e-3, 2e-3, 5e-3), "LoRA": (2e-3, 5e-3), WHOLE: (1e-3, 2e-3, 5e-3)}
 """That each method tries: adapters usually take several times the rate of all weights."""
 TURNS = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>"

@@ -1,4 +1,4 @@
-"""Collective benchmark beside iperf3 at 200 Mbit/s: within 3 % for messages of 64 MiB.
+"""Collective benchmark next to iperf3 at 200 Mbit/s: within 3 % for messages of 64 MiB.
 
 Needs root, for two simulated hosts, and iperf3. Both alternate, so that what else runs on this
 machine disturbs both; compared are the medians of the messages from the first host to the second.

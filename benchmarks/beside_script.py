@@ -5,7 +5,7 @@
 Needs root, for the simulated cluster, and two cores, one per rank. Both sides alternate; their
 median steps after the links have been measured are compared. Both ends of every cable are shaped.
 "auto" is a recipe without a pipeline: the plan chooses by links and CPUs as the product measures
-them, and stands beside choices by hand of the same run, too.
+them, and stands next to choices by hand of the same run, too.
 The shortest useful run: --repeats 1 --steps 8 --case "S2, 200 Mbit/s".
 """
 

@@ -1,4 +1,4 @@
-"""Data stage: text to cached tokens, beside the tokenizer library's own processes.
+"""Data stage: text to cached tokens, next to the tokenizer library's own processes.
 
     python -m benchmarks.data_stage [--mb 1000] [--repeats 3] [--directory DIR] [--json FILE]
 

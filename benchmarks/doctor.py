@@ -6,7 +6,7 @@ Needs root, for a simulated cluster of three nodes and a driver, which stays ope
 does. Launches with and without the doctor alternate; the job, which sleeps, is stopped at once. The
 first one with it is told apart: by then no interpreter has told what it loads, and the paths
 between the nodes have not been tried, which the next ones do not do again. What the nodes were
-asked, and the ways where they were tried, are timed by themselves. Each time is printed once it is
+asked, and the paths where they were tried, are timed by themselves. Each time is printed once it is
 taken."""
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FULL_S, BEFORE_S, CACHED_S = 10.0, 2.0, 0.2
 IN_DRIVER = """
 import json, os, sys, time
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.preflight.examiner import Examiner
+from jupyter_mntrain.cluster.preflight.probing import Prober
 from jupyter_mntrain.model.records.job import JobSpec
 
-parts = {"ask": [], "try_ways": []}
+parts = {"ask": [], "try_paths": []}
 for name, found in parts.items():
-    def timed(self, *words, real=getattr(Examiner, name), found=found, **more):
+    def timed(self, *words, real=getattr(Prober, name), found=found, **more):
         async def run():
             begun = time.perf_counter()
             try:
@@ -41,7 +41,7 @@ for name, found in parts.items():
             finally:
                 found.append(time.perf_counter() - begun)
         return run()
-    setattr(Examiner, name, timed)
+    setattr(Prober, name, timed)
 
 def launched(is_checked):
     begun = time.perf_counter()
@@ -57,7 +57,7 @@ def say(what, took_s):
 
 with Cluster(sys.argv[1]) as cluster:
     names = ["node1", "node2", "node3"]
-    while not all(one.liveness == "up" for one in cluster.settled_nodes(names)):
+    while not all(one.liveness == "up" for one in cluster.nodes_when_ready(names)):
         time.sleep(0.1)
     spec = JobSpec(
         entry=("script.py",),
@@ -93,9 +93,9 @@ def main() -> int:
             told["first"] - median(without for _, without in told["pairs"]),
             BEFORE_S,
         ),
-        "  meanwhile, trying the ways": (median(told["try_ways"]), BEFORE_S),
+        "  meanwhile, trying the paths": (median(told["try_paths"]), BEFORE_S),
     }
-    print(f"ways were tried before {len(told['try_ways'])} of {1 + len(told['pairs'])} launches")
+    print(f"paths were tried before {len(told['try_paths'])} of {1 + len(told['pairs'])} launches")
     for what, (took_s, limit_s) in rows.items():
         print(f"{what:40} {took_s:6.2f} s (limit {limit_s:g} s)")
     if arguments.json:

@@ -10,7 +10,7 @@ about 95 GB; `8b-recomputed` fits into 80 GB. Both sides run eagerly and compile
 compiles layers and the loss of a chunk of 4096 tokens, the bare loop the whole model. Runs
 alternate, each in its own process; the ratios are those of the medians. "two stages" runs two
 stages on the one GPU with interleaved 1F1B, the code that several GPUs run. Model FLOPs follow
-PaLM's formula; the peak is the data sheet's, beside that of a measured matrix product.
+PaLM's formula; the peak is the data sheet's, next to that of a measured matrix product.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Start-up: what a command costs before it does anything, in CPU time, beside ``import httpx``.
+"""Start-up: what a command costs before it does anything, in CPU time, next to ``import httpx``.
 
 ``mntrain --version``, ``--help`` and what a shell completes ≤ 0.15 s and at most 0.5 × ``import
 httpx``; ``jobs``, ``nodes`` and ``status`` of a cluster of two nodes ≤ 0.5 s; ``import

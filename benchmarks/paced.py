@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from torch.distributed.pipelining import PipelineStage, schedules
 
-from jupyter_mntrain.plan.prediction.step import PUTTING_OFF, TORCH_SPLIT
+from jupyter_mntrain.plan.prediction.step import DEFERRED_COST, TORCH_SPLIT
 from jupyter_mntrain.train.__main__ import main as train
 
 
@@ -37,7 +37,7 @@ def _backward(stage: Any, *, full_backward: bool) -> float:
 
 def _weights(stage: Any, *, full_backward: bool) -> float:  # noqa: ARG001 - as the others
     if stage.dw_builder is not None:
-        return PUTTING_OFF
+        return DEFERRED_COST
     return 2.0 if _leaves_all(stage) else TORCH_SPLIT
 
 

@@ -1,4 +1,4 @@
-"""Predicted steps beside measured ones, in configurations drawn by a seed.
+"""Predicted steps next to measured ones, in configurations drawn by a seed.
 
     python -m benchmarks.prediction [--count 20] [--seed 0] [--only K]… [--json FILE]
 

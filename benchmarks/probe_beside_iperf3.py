@@ -1,4 +1,4 @@
-"""Link probe beside iperf3 above 1 Gbit/s: at least 95 % of what iperf3 reaches itself.
+"""Link probe next to iperf3 above 1 Gbit/s: at least 95 % of what iperf3 reaches itself.
 
 Needs root, for two simulated hosts, and iperf3. Both alternate, so that what else runs on this
 machine disturbs both; compared are the medians.

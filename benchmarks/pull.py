@@ -1,4 +1,4 @@
-"""Pulling what a job wrote on two nodes, beside what their links carry, and cut off twice.
+"""Pulling what a job wrote on two nodes, next to what their links carry, and cut off twice.
 
     python -m benchmarks.pull [--repeats 3] [--mb 100] [--files 40] [--mbit 100] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Pushing a large file to 1 to 4 nodes, beside what iperf3 reaches on one of their links.
+"""Pushing a large file to 1 to 4 nodes, next to what iperf3 reaches on one of their links.
 
     python -m benchmarks.push [--repeats 3] [--mib 128] [--most 4] [--mbit 200] [--json FILE]
 

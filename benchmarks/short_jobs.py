@@ -23,7 +23,8 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, Participant
 from tests.agent.forking.python import forking_python
 
 SETTLED_S = 3.0
-"""After the last job, before it is looked at what is left of it: agents let go at their beats."""
+"""After the last job, before it is looked at what is left of it: agents let go at their
+heartbeats."""
 MOST_KB = 20.0
 """Memory that an ended job may cost an agent: its record, packed."""
 WARM_UP = 20

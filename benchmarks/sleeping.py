@@ -20,7 +20,7 @@ import torch
 from jupyter_mntrain.train.__main__ import main as train
 from jupyter_mntrain.train.model import stages
 from jupyter_mntrain.train.model.decoder import StageModule
-from jupyter_mntrain.train.model.putting_off import WeightGradients
+from jupyter_mntrain.train.model.weight_gradients import WeightGradients
 
 
 class _Sleep(torch.autograd.Function):
@@ -35,8 +35,8 @@ class _Sleep(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> Any:
         weights = context.stage.weight_gradients
-        puts_off = weights is not None and weights.are_put_off
-        time.sleep(context.each_s * (1 if puts_off else 2))
+        defers = weights is not None and weights.are_deferred
+        time.sleep(context.each_s * (1 if defers else 2))
         return gradient, None, None
 
 
@@ -61,11 +61,11 @@ def main() -> int:
         sleeping(stage, each_s)
 
     def built(gradients: WeightGradients) -> Callable[[], None]:
-        compute, puts_off = build(gradients), gradients.are_put_off
+        compute, defers = build(gradients), gradients.are_deferred
 
         def slept() -> None:
             compute()
-            time.sleep(each_s if puts_off else 0.0)
+            time.sleep(each_s if defers else 0.0)
 
         return slept
 

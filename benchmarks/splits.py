@@ -1,4 +1,4 @@
-"""The chosen split beside every other one: three ranks, one of them at half speed, eight layers.
+"""The chosen split next to every other one: three ranks, one of them at half speed, eight layers.
 
     python -m benchmarks.splits [--json FILE]
 

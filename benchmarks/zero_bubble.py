@@ -27,7 +27,7 @@ WARM_UP = 5
 PORT = 29600
 SCHEDULES = ("eager-1f1b", "eager-zero-bubble")
 MOST_OVERHEAD = 1.03
-"""Computing that putting off may take, over that of eager 1F1B."""
+"""Computing that deferring may take, over that of eager 1F1B."""
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def execute(arguments: argparse.Namespace, cluster: str, addresses: list[str]) -
     print(f"running {notebook.relative_to(ROOT)}, which takes minutes; each cell:", flush=True)
     run_notebook(notebook, target)
     with Cluster(cluster, addresses=addresses) as watched:
-        watched.settled_nodes(tuple(NODES))
+        watched.nodes_when_ready(tuple(NODES))
         job = last_job(watched)
         history = job.wait_for_history(HISTORY_S)
         summary = job.summary()
@@ -292,7 +292,7 @@ def figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
 def open_lab(notebook: Path, output: Path) -> int:
     """Run JupyterLab with a copy of the notebook until it or the demo is ended.
 
-    The copy has a folder of its own, beside notebooks that were executed, and keeps what was
+    The copy has a folder of its own, next to notebooks that were executed, and keeps what was
     changed in it last time.
     """
     target = output.resolve() / "lab" / notebook.name

@@ -483,7 +483,7 @@ def reached_tests(changed: Iterable[str]) -> list[str]:
     """Test files that import what changed, directly or not, the nearest first.
 
     A conftest.py reaches the tests below it. A file that is no Python module reaches the modules
-    whose text names it, and those beside it.
+    whose text names it, and those next to it.
     """
     import grimp
 

@@ -93,8 +93,8 @@ def alone(folder: str) -> dict[str, str]:
     for name in (CLUSTER, "default"):
         trusted.make_credentials(home / ".config/mntrain/clusters" / name, trusted.DRIVER)
     kept = {name: os.environ[name] for name in ("PATH", trusted.PASSED_ON) if name in os.environ}
-    settle = {"MNTRAIN_CLUSTER_SETTLE_S": "0.05", "COLUMNS": "120"}
-    return {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT), **settle}
+    discovery = {"MNTRAIN_CLUSTER_DISCOVERY_S": "0.05", "COLUMNS": "120"}
+    return {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT), **discovery}
 
 
 def verbs(folder: str) -> dict[str, str]:

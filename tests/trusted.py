@@ -118,7 +118,7 @@ def install_drivers(configuration: Path, *, of: Authority | None = None) -> None
 
 @cache
 def _driver_files() -> dict[str, bytes]:
-    """To copy: writing them durably anew would take longer than most tests do."""
+    """To copy: writing them durably again would take longer than most tests do."""
     with tempfile.TemporaryDirectory() as path:
         become_driver(Path(path))
         return {file.name: file.read_bytes() for file in Path(path).iterdir()}

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from jupyter_mntrain.model.api import StreamMessage
 
 BACKLOG = 256
-"""Messages that a listener may be behind (minutes of beats). Then it has to start over."""
+"""Messages that a listener may be behind (minutes of heartbeats). Then it has to start over."""
 
 FAREWELL_S = 1.0
 """Timeout for telling listeners that the agent ends."""

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jupyter_mntrain.agent.access.log import set_up_log
-from jupyter_mntrain.agent.beat import BeatSampler, every
 from jupyter_mntrain.agent.daemon.announcing import announce
 from jupyter_mntrain.agent.daemon.assembly import make_node
-from jupyter_mntrain.agent.daemon.owner import Keeping, change_lending
+from jupyter_mntrain.agent.daemon.owner import Keeping, change_availability
 from jupyter_mntrain.agent.daemon.speaking import read_until
 from jupyter_mntrain.agent.gang.achievements import Achievements
 from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
+from jupyter_mntrain.agent.heartbeat import HeartbeatSampler, every
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.allocation_end import (
@@ -40,8 +40,8 @@ from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
+from jupyter_mntrain.agent.membership.availability import OWNER
 from jupyter_mntrain.agent.membership.joining import join
-from jupyter_mntrain.agent.membership.lending import OWNER
 from jupyter_mntrain.agent.membership.listening import bind, with_port
 from jupyter_mntrain.agent.membership.node_id import LOCK_S, load_node_id, locked_state
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace, is_back
@@ -52,7 +52,7 @@ from jupyter_mntrain.command_line.agent import PROGRAM
 from jupyter_mntrain.command_line.error_output import print_defect, print_error, replace_unencodable
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import BEAT_INTERVAL_S, Goodbye
+from jupyter_mntrain.model.api import HEARTBEAT_INTERVAL_S, Goodbye
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -125,7 +125,7 @@ def perform(options: Options) -> Done:
         return Done("nobody reads any more", {"read": str(state)})
     if options.owner is not None:
         name = membership.joined(state).settings.name
-        return Done(*change_lending(options.owner, state, name))
+        return Done(*change_availability(options.owner, state, name))
     done = _locked(options)
     if not options.is_service:
         return done
@@ -230,16 +230,16 @@ async def _run(
     server.add_sockets(sockets)
     _greet(node)
 
-    at_beats = (
-        BeatSampler(node).sample,
+    at_heartbeats = (
+        HeartbeatSampler(node).sample,
         node.tell_leases,
         node.check_state,
         Keeping(node).keep,
         node.jobs.rest,
     )
     tasks = [
-        *(asyncio.ensure_future(every(BEAT_INTERVAL_S, work)) for work in at_beats),
-        asyncio.ensure_future(every(BEAT_INTERVAL_S, Achievements(node).look)),
+        *(asyncio.ensure_future(every(HEARTBEAT_INTERVAL_S, work)) for work in at_heartbeats),
+        asyncio.ensure_future(every(HEARTBEAT_INTERVAL_S, Achievements(node).look)),
         asyncio.ensure_future(every(LOADED_INTERVAL_S, node.workplaces.load_anew)),
         asyncio.ensure_future(announce(node, announcer, place)),
     ]
@@ -260,7 +260,7 @@ async def _run(
             first_s = FIRST_JOB_S if options.token is not None else 0.0
             looks.append(Idleness(place.use_mark, node.jobs, options.idle_s, first_s).is_over)
         ends = partial(_end_if_unused, looks, told)
-        tasks.append(asyncio.ensure_future(every(BEAT_INTERVAL_S, ends)))
+        tasks.append(asyncio.ensure_future(every(HEARTBEAT_INTERVAL_S, ends)))
     await told.wait()
 
     why = "the agent was stopped"

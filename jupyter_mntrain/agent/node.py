@@ -26,7 +26,7 @@ from jupyter_mntrain.agent.machine.linux import boot_id
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.agent.machine.usage import UsageBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
-from jupyter_mntrain.agent.membership.lending import OWNER, OwnersWord
+from jupyter_mntrain.agent.membership.availability import OWNER, NodeAvailability
 from jupyter_mntrain.agent.membership.listening import NEAR_PORTS
 from jupyter_mntrain.agent.membership.state_directory import StateDirectory
 from jupyter_mntrain.model.api import (
@@ -44,7 +44,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.events import StateLost
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
-from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.node import Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
 from jupyter_mntrain.plan.placement import kept_address
@@ -78,7 +78,7 @@ class LocalNode:
     listeners: Listeners
     audit: Audit
     state: StateDirectory
-    owner: OwnersWord
+    owner: NodeAvailability
     usage: UsageBook
     problem: Problem | None = None
     """Why it cannot store jobs now."""
@@ -92,7 +92,7 @@ class LocalNode:
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()
     """The leases last sent to listeners."""
-    _owner_told: tuple[Lending, Problem | None] = (Lending(), None)
+    _owner_told: tuple[Availability, Problem | None] = (Availability(), None)
     """What the owner said when listeners were told last."""
 
     def info(self, inventory: Inventory | None = None) -> NodeInfo:
@@ -114,11 +114,11 @@ class LocalNode:
             python=self.python,
             jobs_directory=str(self.jobs.directory),
             problem=self.problem or self.owner.refusal,
-            lending=self.owner.lending,
+            availability=self.owner.availability,
         )
 
     def check_state(self) -> None:
-        """Notice when the state directory is lost or back. Call at every beat."""
+        """Notice when the state directory is lost or back. Call at every heartbeat."""
         problem = self.state.problem()
         if problem == self.problem:
             return
@@ -132,9 +132,9 @@ class LocalNode:
         self.changed()
 
     def check_owner(self) -> None:
-        """Notice what the owner lends now. Call at every beat."""
+        """Notice what the owner offers now. Call at every heartbeat."""
         self.owner.look()
-        before, now = self._owner_told, (self.owner.lending, self.owner.refusal)
+        before, now = self._owner_told, (self.owner.availability, self.owner.refusal)
         if now == before:
             return
         self._owner_told = now
@@ -142,7 +142,7 @@ class LocalNode:
             self.audit.note("resume", who=OWNER, after="--until")
         for lease in list(self.leases.all()):
             # What has not started is not running: it must not start any more.
-            if now[1] is not None or not all(map(now[0].lends_gpu, lease.gpus)):
+            if now[1] is not None or not all(map(now[0].offers_gpu, lease.gpus)):
                 self.leases.release_unstarted(lease.job_id, lease.attempt)
         self.changed()
 
@@ -156,7 +156,7 @@ class LocalNode:
         Raises:
             RefusedError: a GPU is missing, leased or busy; the interface is missing, down or
                 without an IPv4 address; the port is in use; jobs cannot be stored; or the owner
-                does not lend it.
+                does not offer it.
         """
         if self.problem is not None:
             raise RefusedError.of(msgspec.structs.replace(self.problem, node=self.name))
@@ -189,7 +189,7 @@ class LocalNode:
         return msgspec.structs.replace(grant, versions=versions)
 
     def _refuse_unlent(self, request: LeaseRequest) -> None:
-        """Raise RefusedError if the owner does not lend what is requested, as of this moment."""
+        """Raise RefusedError if the owner does not offer what is requested, as of this moment."""
         self.owner.look()
         if (refusal := self.owner.refusal) is not None:
             raise RefusedError.of(msgspec.structs.replace(refusal, node=self.name))

@@ -43,7 +43,7 @@ class Options(Record, frozen=True):
         without_systemd: whether that service is no business of systemd.
         is_restarted: whether an agent that runs is restarted.
         patience_s: how long it waits to be admitted; default: as long as the token is valid.
-        owner: what the owner says about lending this machine, if that is the action.
+        owner: what the owner says about offering this machine, if that is the action.
     """
 
     action: Action

@@ -29,9 +29,9 @@ from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
-    from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
-    from jupyter_mntrain.cluster.examination.smoke_step import ClusterTrial
+    from jupyter_mntrain.cluster.diagnostics.benchmark import ClusterBenchmark
+    from jupyter_mntrain.cluster.diagnostics.doctor import ClusterDoctor
+    from jupyter_mntrain.cluster.diagnostics.smoke_step import ClusterTrial
     from jupyter_mntrain.cluster.handle.checkpoints import Checkpoints
     from jupyter_mntrain.cluster.handle.large_files import ClusterFiles
     from jupyter_mntrain.cluster.handle.usage import ClusterUsage
@@ -108,19 +108,19 @@ class Cluster:
 
     @cached_property
     def doctor(self) -> ClusterDoctor:
-        from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
+        from jupyter_mntrain.cluster.diagnostics.doctor import ClusterDoctor
 
         return ClusterDoctor(self._driver, self._search, self._clock)
 
     @cached_property
     def trial(self) -> ClusterTrial:
-        from jupyter_mntrain.cluster.examination.smoke_step import ClusterTrial
+        from jupyter_mntrain.cluster.diagnostics.smoke_step import ClusterTrial
 
         return ClusterTrial(self._driver, self._search, self._clock)
 
     @cached_property
     def benchmark(self) -> ClusterBenchmark:
-        from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
+        from jupyter_mntrain.cluster.diagnostics.benchmark import ClusterBenchmark
 
         return ClusterBenchmark(self._driver, self._search, self._clock)
 
@@ -161,17 +161,17 @@ class Cluster:
         """
         self._driver.refuse_read_only()
 
-    def settled_nodes(
+    def nodes_when_ready(
         self, names: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> tuple[NodeView, ...]:
         """Like :meth:`nodes`, but a driver that has just started first waits for discovery: until
         the nodes in ``names`` are found, or the time that discovery needs is over.
         """
-        self._search.settle(names, progress)
+        self._search.wait_until_known(names, progress)
         return self.nodes()
 
     def first_nodes(self) -> tuple[NodeView, ...]:
-        """Like :meth:`settled_nodes`, but never waits longer; silent nodes are ``connecting``."""
+        """Like :meth:`nodes_when_ready`, not waiting for silent nodes: they are ``connecting``."""
         if self.membership.is_driver:
             members = self.membership.members()
             nodes = [one for one in members if one.role == "node" and not one.is_revoked]
@@ -217,7 +217,7 @@ class Cluster:
         job = self.job(job_id, progress=progress)
         spec = program_of(spec or unacknowledged(job.spec())).with_settings(settings)
         spec = program_of(spec).with_settings([] if steps is None else [f"train.steps={steps}"])
-        self._settle([one.node for one in spec.participants], progress)
+        self._wait_until_known([one.node for one in spec.participants], progress)
         plan = job.plan_resume(spec, begin=begin)
         return self.launch(
             plan.spec, is_queued=is_queued, submitted_by=submitted_by, progress=progress
@@ -294,7 +294,7 @@ class Cluster:
         from jupyter_mntrain.plan.networks.measuring import MEASURING
 
         if participants is None:
-            self._settle((), progress)
+            self._wait_until_known((), progress)
             participants = [Participant(node=info.node_id) for info in self._search.usable()]
         work = measure_participants(
             self._driver.launcher(), participants, how or MEASURING, progress, on_skipped
@@ -323,7 +323,7 @@ class Cluster:
 
         wanted = parse_members(members)
         names = {member.node for member in wanted}
-        self._settle([member.node for member in wanted], progress)
+        self._wait_until_known([member.node for member in wanted], progress)
         for view in self._driver.live.nodes:
             # Two machines with one id seem to be one node that is named twice.
             if view.is_conflict and names & {view.name, *(view.info.names if view.info else ())}:
@@ -378,7 +378,7 @@ class Cluster:
         """
         from jupyter_mntrain.launch.driver_values import with_values
 
-        self._settle([one.node for one in spec.participants], progress)
+        self._wait_until_known([one.node for one in spec.participants], progress)
         spec = self.with_hub_commit(with_values(spec, os.environ), progress=progress)
         return self._driver.loop.run(self._driver.launcher().render(spec))
 
@@ -419,7 +419,7 @@ class Cluster:
         from jupyter_mntrain.launch.project.stage import with_project
 
         spec = with_values(spec, os.environ)
-        self._settle([one.node for one in spec.participants], progress)
+        self._wait_until_known([one.node for one in spec.participants], progress)
         spec = self.plan_launch(spec, begin).spec if begin else spec
         launcher = self._driver.launcher(submitted_by)
         launcher.is_checked, launcher.is_fetched, launcher.on_note = is_checked, is_fetched, on_note
@@ -432,9 +432,9 @@ class Cluster:
         """What :meth:`launch` would begin with; raises the same errors, and starts nothing."""
         from jupyter_mntrain.cluster.launch.resume import plan_beginning
 
-        self._settle([one.node for one in spec.participants], SILENT)
+        self._wait_until_known([one.node for one in spec.participants], SILENT)
         return self._driver.loop.run(plan_beginning(self._driver.live, spec, begin))
 
-    def _settle(self, names: Sequence[str], progress: Progress) -> None:
-        self._search.settle(names, progress)
+    def _wait_until_known(self, names: Sequence[str], progress: Progress) -> None:
+        self._search.wait_until_known(names, progress)
         self._search.refuse_awaited(names)

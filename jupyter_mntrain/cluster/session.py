@@ -24,7 +24,7 @@ from jupyter_mntrain.model.whereabouts import user_name
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.history.follower import JournalFollower
     from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
-    from jupyter_mntrain.cluster.preflight.examiner import CachedPaths
+    from jupyter_mntrain.cluster.preflight.probing import CachedPaths
 
 
 @dataclass(eq=False)
@@ -54,8 +54,8 @@ class DriverSession:
 
     # What launches, examines and follows is imported on first use: a list of nodes does without.
     @cached_property
-    def ways(self) -> CachedPaths:
-        from jupyter_mntrain.cluster.preflight.examiner import CachedPaths
+    def known_paths(self) -> CachedPaths:
+        from jupyter_mntrain.cluster.preflight.probing import CachedPaths
 
         return CachedPaths(self.clock)
 
@@ -69,7 +69,9 @@ class DriverSession:
 
         self.refuse_read_only()
         by = submitted_by or f"{user_name()}@{socket.gethostname()}"
-        return AgentLauncher(self.live, clock=self.clock, submitted_by=by, ways=self.ways)
+        return AgentLauncher(
+            self.live, clock=self.clock, submitted_by=by, known_paths=self.known_paths
+        )
 
     def refuse_read_only(self) -> None:
         """Refuse at once what the agents would refuse, too.

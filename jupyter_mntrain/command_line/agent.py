@@ -15,14 +15,14 @@ SHORTEST_S, LONGEST_S = 0.1, 1e8
 PROGRAM = "mntrain agent"
 DESCRIPTION = "Run this machine as a node of a cluster."
 Action = Literal[
-    "join", "run", "drain", "resume", "lend", "leave", "install-service", "remove-service", "read"
+    "join", "run", "drain", "resume", "offer", "leave", "install-service", "remove-service", "read"
 ]
 ACTIONS: dict[Action, str] = {
     "join": "join a cluster with a token from mntrain invite, then run",
     "run": "run as a node of the cluster that it joined",
     "drain": "take no new jobs on this machine; running ones go on",
     "resume": "take jobs again after drain",
-    "lend": "show or change what this machine lends: hours, GPUs, memory",
+    "offer": "show or change what this machine offers: hours, GPUs, memory",
     "leave": "leave the cluster: forget its keys and certificates",
     "install-service": "start the agent now and at boot; jobs survive restarts",
     "remove-service": "remove the service; running jobs continue",
@@ -69,8 +69,8 @@ def add_arguments(action: Action, parser: Parser) -> None:
         _running_options(parser)
     if action == "drain":
         _drain_options(parser)
-    if action == "lend":
-        _lend_options(parser)
+    if action == "offer":
+        _offer_options(parser)
     parser.option("--name", metavar="NAME", help="name of this node; default: the host's name")
     parser.option(
         "--state-dir",
@@ -146,7 +146,7 @@ def _drain_options(parser: Parser) -> None:
     parser.flag("--off", help="the same as mntrain agent resume")
 
 
-def _lend_options(parser: Parser) -> None:
+def _offer_options(parser: Parser) -> None:
     parser.option(
         "--hours",
         metavar="TIMES",
@@ -158,4 +158,4 @@ def _lend_options(parser: Parser) -> None:
     parser.option(
         "--memory", metavar="SIZE", help="memory of each of these GPUs, like 20GiB, or all"
     )
-    parser.flag("--all", "-a", help="lend everything again, always")
+    parser.flag("--all", "-a", help="offer everything again, always")

@@ -22,12 +22,12 @@ from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
 
-class Examined(Record, frozen=True):
+class CheckedNode(Record, frozen=True):
     """A node, as far as it was examined.
 
     Args:
         facts: ``None`` if its agent did not tell, as an older one cannot.
-        clock_ahead_s: its clock beside the driver's.
+        clock_ahead_s: its clock next to the driver's.
         clock_error_s: by how much that may be wrong: half of the time that its answer took.
         participant: what a job would use of it.
         given: variables that the job gives its ranks, which win over the agent's.
@@ -81,7 +81,7 @@ class PendingJob(Record, frozen=True):
         script: what its text tells; ``None`` if it is not known here, or there is none.
         unsent: files and folders that it reads by a relative path and modules of its own that are
             not sent with it, or not whole.
-        hides: modules beside it that Python, or torch, imports by the same name.
+        hides: modules next to it that Python, or torch, imports by the same name.
         placed: where on the nodes those are that it reads by a relative path, if it runs in a
             folder of theirs.
         given: relative paths among its arguments, and where they are there.
@@ -117,14 +117,14 @@ class Case(Record, frozen=True):
         others: nodes of the cluster that are not examined.
     """
 
-    nodes: tuple[Examined, ...]
+    nodes: tuple[CheckedNode, ...]
     paths: PathsFound = PathsFound()
     job: PendingJob | None = None
     trial: JobTrial | None = None
     refused: Problem | None = None
     others: tuple[NodeInfo, ...] = ()
 
-    def named(self, name: str) -> Examined | None:
+    def named(self, name: str) -> CheckedNode | None:
         return next((node for node in self.nodes if node.name == name), None)
 
 
@@ -149,29 +149,29 @@ class Check(ABC):
     def findings(self, case: Case) -> Iterable[Finding]:
         """What there is to say; nothing of nodes that it does not concern."""
 
-    def passed(self, node: Examined, said: str, *, peer: str = "") -> Finding:
+    def passed(self, node: CheckedNode, said: str, *, peer: str = "") -> Finding:
         return Finding(check=self.id, node=node.name, level="passed", said=said, peer=peer)
 
     def slows(
-        self, node: Examined, said: str, kind: Kind, *, cause: str, fix: str, peer: str = ""
+        self, node: CheckedNode, said: str, kind: Kind, *, cause: str, fix: str, peer: str = ""
     ) -> Finding:
         """Training may be slow because of it, or fail later."""
         return self.found("slows", node, said, Problem(kind=kind, cause=cause, fix=fix), peer=peer)
 
     def stops(
-        self, node: Examined, said: str, kind: Kind, *, cause: str, fix: str, peer: str = ""
+        self, node: CheckedNode, said: str, kind: Kind, *, cause: str, fix: str, peer: str = ""
     ) -> Finding:
         """A launch would fail because of it, or hang."""
         return self.found("stops", node, said, Problem(kind=kind, cause=cause, fix=fix), peer=peer)
 
     def found(
-        self, level: Level, node: Examined, said: str, problem: Problem, *, peer: str = ""
+        self, level: Level, node: CheckedNode, said: str, problem: Problem, *, peer: str = ""
     ) -> Finding:
         """A problem as somebody else says it, who may blame another node."""
         placed = msgspec.structs.replace(problem, node=problem.node or node.name)
         return Finding(self.id, node.name, level, said, peer, placed)
 
-    def unknown(self, node: Examined, why: str, *, peer: str = "") -> Finding:
+    def unknown(self, node: CheckedNode, why: str, *, peer: str = "") -> Finding:
         """It could not be found out."""
         return self.found("unknown", node, "unknown", Problem(kind=Kind.NODE, cause=why), peer=peer)
 
@@ -187,7 +187,7 @@ class NodeCheck(Check):
                 yield found
 
     @abstractmethod
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         """What there is to say of a node; ``None`` if it does not concern it."""
 
 
@@ -197,17 +197,17 @@ Card = TypeVar("Card", GpuHealth, GpuSetup)
 class HardwareCheck(NodeCheck):
     """A check of the hardware of each node by itself."""
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         if facts.hardware is None:
             return self.unknown(node, "its agent did not tell")
         return self.inspect(node, facts, facts.hardware)
 
     @abstractmethod
-    def inspect(self, node: Examined, facts: MachineFacts, hardware: Hardware) -> Finding | None:
+    def inspect(self, node: CheckedNode, facts: MachineFacts, hardware: Hardware) -> Finding | None:
         """What there is to say of a node; ``None`` if it does not concern it."""
 
 
-def chosen(node: Examined, cards: Sequence[Card]) -> list[Card]:
+def chosen(node: CheckedNode, cards: Sequence[Card]) -> list[Card]:
     """The GPUs that a job would use; without a job all of the node."""
     if node.participant is None:
         return list(cards)

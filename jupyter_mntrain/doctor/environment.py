@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck, chosen
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, NodeCheck, chosen
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.gpus import P2P_DISABLE, peers_among
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -52,7 +52,7 @@ class DebugVariables(NodeCheck):
     title = "Left from debugging"
     looks_at = "variables by which errors are searched, and which slow every step"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:
         for name, (value, why) in DEBUG.items():
             if node.variables.get(name, "").upper() != value or name in node.given:
                 continue  # what a launch asks for itself, as by --debug, was not left
@@ -71,7 +71,7 @@ class DebugVariables(NodeCheck):
         return self.passed(node, "none")
 
 
-def _is_needless(node: Examined, facts: MachineFacts) -> bool:
+def _is_needless(node: CheckedNode, facts: MachineFacts) -> bool:
     """Whether GPUs there surely read each other's memory without trouble: else the variable that
     keeps NCCL from it may be what cures a hang.
     """
@@ -85,7 +85,7 @@ class AdapterNames(NodeCheck):
     title = "NCCL_IB_HCA"
     looks_at = "whether the InfiniBand or RoCE ports that NCCL_IB_HCA names are there"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:  # noqa: ARG002
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:  # noqa: ARG002
         given = node.variables.get("NCCL_IB_HCA", "")
         if not given or given.startswith("^") or not node.uses_gpus:
             return None
@@ -129,7 +129,7 @@ class InterfaceNames(Check):
             elif given:
                 yield self.passed(node, "there")
 
-    def _judged(self, node: Examined, name: str, given: str, *, is_of_script: bool) -> Finding:
+    def _judged(self, node: CheckedNode, name: str, given: str, *, is_of_script: bool) -> Finding:
         without = "take it out of the script" if is_of_script else "launch without it"
         has = [one.name for one in node.info.inventory.interfaces if one.is_up]
         return self.stops(
@@ -143,7 +143,7 @@ class InterfaceNames(Check):
         )
 
 
-def _leads(name: str, given: str, node: Examined, nodes: int) -> bool:
+def _leads(name: str, given: str, node: CheckedNode, nodes: int) -> bool:
     """Whether it names an interface that is up. NCCL takes beginnings, and ``^`` for all others."""
     is_exact = given.startswith("=") or not name.startswith("NCCL")
     there = [
@@ -206,7 +206,7 @@ class _Differing(Check):
         yield from (self.passed(node, "agree") for node in nodes if node.name not in said)
 
     def _differs(
-        self, node: Examined, name: str, value: str | None, other: Examined, usual: str | None
+        self, node: CheckedNode, name: str, value: str | None, other: CheckedNode, usual: str | None
     ) -> Finding:
         return (self.stops if self.ends(name) else self.slows)(
             node,
@@ -219,17 +219,17 @@ class _Differing(Check):
         )
 
     @abstractmethod
-    def names(self, nodes: Sequence[Examined]) -> Iterable[str]:
+    def names(self, nodes: Sequence[CheckedNode]) -> Iterable[str]:
         """The variables that are compared."""
 
     @abstractmethod
     def why(self, name: str) -> str:
         """What comes of it."""
 
-    def value(self, name: str, node: Examined) -> str | None:
+    def value(self, name: str, node: CheckedNode) -> str | None:
         return node.variables.get(name)
 
-    def uses(self, name: str, node: Examined) -> bool:  # noqa: ARG002 - of other variables
+    def uses(self, name: str, node: CheckedNode) -> bool:  # noqa: ARG002 - of other variables
         """Whether what a node does depends on it."""
         return True
 
@@ -243,7 +243,7 @@ class CommunicationVariables(_Differing):
     title = "Variables"
     looks_at = "variables of NCCL, Gloo, torch, CUDA and the model hub that differ between agents"
 
-    def names(self, nodes: Sequence[Examined]) -> Iterable[str]:
+    def names(self, nodes: Sequence[CheckedNode]) -> Iterable[str]:
         found = {
             name.lower() if name == "HTTPS_PROXY" else name
             for node in nodes
@@ -255,7 +255,7 @@ class CommunicationVariables(_Differing):
             if COMPARED.fullmatch(name) and not OF_A_NODE.fullmatch(name) and name not in DEBUG
         )
 
-    def uses(self, name: str, node: Examined) -> bool:
+    def uses(self, name: str, node: CheckedNode) -> bool:
         return node.uses_gpus or not name.startswith(NEED_GPUS)
 
     def why(self, name: str) -> str:
@@ -263,7 +263,7 @@ class CommunicationVariables(_Differing):
             return "one may get a model that the other does not"
         return "ranks of both wait for each other" if self.ends(name) else "ranks behave unlike"
 
-    def value(self, name: str, node: Examined) -> str | None:
+    def value(self, name: str, node: CheckedNode) -> str | None:
         found = node.variables
         return found.get(name) or found.get(name.upper()) or found.get(name)
 
@@ -276,13 +276,13 @@ class ImportVariables(_Differing):
     title = "Import paths"
     looks_at = "PYTHONPATH and LD_PRELOAD, which decide what ranks import"
 
-    def names(self, nodes: Sequence[Examined]) -> Iterable[str]:  # noqa: ARG002 - always these
+    def names(self, nodes: Sequence[CheckedNode]) -> Iterable[str]:  # noqa: ARG002 - always these
         return ("PYTHONPATH", "LD_PRELOAD")
 
     def why(self, name: str) -> str:
         return "ranks may import other code" if name == "PYTHONPATH" else "ranks load other code"
 
-    def value(self, name: str, node: Examined) -> str | None:
+    def value(self, name: str, node: CheckedNode) -> str | None:
         # The same folder in the homes of two users is the same place.
         found = node.variables.get(name)
         return re.sub(r"(?<![^:])/(home|Users)/[^/:]+", "~", found) if found else None

@@ -86,12 +86,12 @@ class DoctorReport(Record, frozen=True):
         return not self.at("stops")
 
 
-def unexamined(node: str, why: Problem) -> Problem:
+def not_checked(node: str, why: Problem) -> Problem:
     """What is said of a node that a launch uses and that did not tell the doctor anything."""
     return msgspec.structs.replace(
         why,
         node=node,
-        cause=f"was not examined: {why.cause}",
+        cause=f"was not checked: {why.cause}",
         fix=f"mntrain nodes shows its load; examine it with: mntrain doctor {node}",
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from jupyter_mntrain.doctor.check import Examined, HardwareCheck, NodeCheck, chosen
+from jupyter_mntrain.doctor.check import CheckedNode, HardwareCheck, NodeCheck, chosen
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.hardware import FAULT_S
 from jupyter_mntrain.model.failure.causes.gpus import SHARE_OF_OTHERS
@@ -32,7 +32,7 @@ class WorkingDriver(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -68,7 +68,7 @@ class AnsweringGpus(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -105,7 +105,7 @@ class Fabric(HardwareCheck):
     title = "NVLink fabric"
     looks_at = "on machines with NVSwitches, whether the fabric manager has set them up"
 
-    def inspect(self, node: Examined, facts: MachineFacts, hardware: Hardware) -> Finding | None:
+    def inspect(self, node: CheckedNode, facts: MachineFacts, hardware: Hardware) -> Finding | None:
         whole = [one for one in hardware.gpus if not one.is_split]
         gpus = chosen(node, [one for one in whole if one.fabric is not None])
         driver = hardware.gpu_driver
@@ -185,7 +185,7 @@ class XidErrors(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -215,7 +215,7 @@ class GpuMemoryErrors(NodeCheck):
     title = "GPU memory"
     looks_at = "errors that ECC could not correct, and memory that waits to be replaced"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         gpus = chosen(node, [one for one in facts.gpus if not one.trouble])
         if not gpus:
             return None
@@ -241,7 +241,7 @@ class GpuClocks(NodeCheck):
     title = "GPU clocks"
     looks_at = "what lowers the clocks of GPUs now, except for their power limit"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         gpus = chosen(node, [one for one in facts.gpus if not one.trouble])
         if not gpus:
             return None
@@ -268,7 +268,7 @@ class GpuUsers(NodeCheck):
     looks_at = "other processes that hold memory of GPUs, except for jobs of this cluster"
     is_for_launch = False
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         gpus = [one for one in chosen(node, facts.gpus) if one.memory_bytes]
         used = {one.index: one.memory_used_bytes for one in node.info.inventory.gpus}
         free = [one for one in gpus if one.index not in node.info.leased_gpus]
@@ -314,7 +314,7 @@ class GpuComputeMode(HardwareCheck):
     title = "Compute mode"
     looks_at = "whether the ranks may compute on the GPUs; persistence"
 
-    def inspect(self, node: Examined, facts: MachineFacts, hardware: Hardware) -> Finding | None:
+    def inspect(self, node: CheckedNode, facts: MachineFacts, hardware: Hardware) -> Finding | None:
         gpus = chosen(node, [one for one in hardware.gpus if one.compute_mode is not None])
         if not gpus:
             return None
@@ -338,7 +338,7 @@ class GpuComputeMode(HardwareCheck):
         modes = ", ".join(sorted({one.compute_mode or "" for one in gpus}))
         return self.passed(node, f"{modes}; persistence off" if off else modes)
 
-    def _refused(self, node: Examined, gpus: list[int], cause: str, said: str) -> Finding:
+    def _refused(self, node: CheckedNode, gpus: list[int], cause: str, said: str) -> Finding:
         # Without a job it may be that nobody wants this GPU.
         return (self.slows if node.participant is None else self.stops)(
             node,
@@ -357,7 +357,7 @@ class GpuPowerLimit(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -386,12 +386,12 @@ class GpuPcieLink(HardwareCheck):
 
     id = "gpu-pcie"
     title = "PCIe lanes"
-    looks_at = "lanes of the GPUs' PCIe links, beside the most that each may have"
+    looks_at = "lanes of the GPUs' PCIe links, compared with the most that each may have"
     is_for_launch = False
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -469,7 +469,7 @@ class GpuPeers(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -499,10 +499,10 @@ class GpuPeers(HardwareCheck):
 class CoresForRanks(NodeCheck):
     id = "cores"
     title = "Cores"
-    looks_at = "processor cores that a node may use, beside its ranks: those of a job, or its GPUs"
+    looks_at = "processor cores that a node may use, next to its ranks: those of a job, or its GPUs"
     is_for_launch = False
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:
         gpus = node.info.inventory.gpus
         ranks = node.participant.nproc if node.participant is not None else max(1, len(gpus))
         cores = facts.processors.cores

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, chosen
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, chosen
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.network_cards import NO_RDMA
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -93,7 +93,7 @@ class KernelLog(Check):
             elif (faults := node.facts.hardware.kernel) is not None:
                 yield from self._judged(node, faults)
 
-    def _judged(self, node: Examined, faults: Iterable[KernelFault]) -> Iterable[Finding]:
+    def _judged(self, node: CheckedNode, faults: Iterable[KernelFault]) -> Iterable[Finding]:
         newest = {one.kind: one for one in faults if one.kind in MEANINGS}
         recent = [one for one in newest.values() if one.age_s < MEANINGS[one.kind].recent_s]
         if not recent:
@@ -124,7 +124,7 @@ class _Unlike(Check):
     is_for_launch = False
 
     def findings(self, case: Case) -> Iterable[Finding]:
-        seen: defaultdict[str, list[tuple[Examined, str]]] = defaultdict(list)
+        seen: defaultdict[str, list[tuple[CheckedNode, str]]] = defaultdict(list)
         for node in case.nodes:
             if node.facts is not None and node.facts.hardware is not None:
                 for kind, value in self.values(node, node.facts.hardware).items():
@@ -144,12 +144,12 @@ class _Unlike(Check):
                 yield self.passed(node, "as the others")
 
     @abstractmethod
-    def values(self, node: Examined, hardware: Hardware) -> dict[str, str]:
+    def values(self, node: CheckedNode, hardware: Hardware) -> dict[str, str]:
         """What is compared, by the kind of what has it."""
 
     @abstractmethod
     def differs(
-        self, node: Examined, kind: str, value: str, other: Examined, usual: str
+        self, node: CheckedNode, kind: str, value: str, other: CheckedNode, usual: str
     ) -> Finding:
         """What there is to say of a node that is unlike most others of its kind."""
 
@@ -164,7 +164,7 @@ class SameFirmware(_Unlike):
         "RDMA, where several nodes have the same model"
     )
 
-    def values(self, node: Examined, hardware: Hardware) -> dict[str, str]:  # noqa: ARG002
+    def values(self, node: CheckedNode, hardware: Hardware) -> dict[str, str]:  # noqa: ARG002
         fast = {card.name for card in hardware.cards if _is_fast(card)}
         found: defaultdict[str, set[str]] = defaultdict(set)
         for one in hardware.firmware:
@@ -173,7 +173,7 @@ class SameFirmware(_Unlike):
         return {kind: " and ".join(sorted(versions)) for kind, versions in found.items()}
 
     def differs(
-        self, node: Examined, kind: str, value: str, other: Examined, usual: str
+        self, node: CheckedNode, kind: str, value: str, other: CheckedNode, usual: str
     ) -> Finding:
         return self.slows(
             node,
@@ -196,7 +196,7 @@ class SameTopology(_Unlike):
         "on nodes with the same GPUs"
     )
 
-    def values(self, node: Examined, hardware: Hardware) -> dict[str, str]:
+    def values(self, node: CheckedNode, hardware: Hardware) -> dict[str, str]:
         gpus = chosen(node, [one for one in hardware.gpus if not one.trouble])
         if not gpus:
             return {}
@@ -208,7 +208,7 @@ class SameTopology(_Unlike):
         return {kind: f"{_places(gpus, hardware)}, with {links} NVLinks up"}
 
     def differs(
-        self, node: Examined, kind: str, value: str, other: Examined, usual: str
+        self, node: CheckedNode, kind: str, value: str, other: CheckedNode, usual: str
     ) -> Finding:
         return self.slows(
             node,
@@ -218,7 +218,7 @@ class SameTopology(_Unlike):
             "its ranks exchange data by other ways, and all wait for the slowest",
             fix=f"put the cards of {node.name} into the slots that {other.name} uses, and set NUMA "
             "alike in the firmware of both; nvidia-smi topo -m shows where each is, and nvidia-smi "
-            "nvlink --status which links are down: seat those bridges or cards anew",
+            "nvlink --status which links are down: seat those bridges or cards again",
         )
 
 

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, HardwareCheck, chosen
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, HardwareCheck, chosen
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import numbered
@@ -41,7 +41,7 @@ class NetworkDuplex(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -65,7 +65,7 @@ class NetworkDuplex(HardwareCheck):
 class NetworkSpeed(Check):
     id = "network-speed"
     title = "Link speed"
-    looks_at = "the speed a network card agreed on, beside what it, the other end and the other "
+    looks_at = "the speed a network card agreed on, next to what it, the other end and the other "
     looks_at += "nodes of its subnet can"
 
     def findings(self, case: Case) -> Iterable[Finding]:
@@ -85,7 +85,7 @@ class NetworkSpeed(Check):
                 yield self.unknown(node, "its agent did not tell")
         yield from said.values()
 
-    def _judged(self, node: Examined, card: NetworkCard, others: int, other: str) -> Finding:
+    def _judged(self, node: CheckedNode, card: NetworkCard, others: int, other: str) -> Finding:
         speed, most = card.speed_mbit_per_s or 0, card.most_mbit_per_s or 0
         agreeable = min(card.offered_mbit_per_s or 0, card.peer_offered_mbit_per_s or 0)
         name, text = shown_name(card.name), _speed(speed)
@@ -116,7 +116,7 @@ class NetworkErrors(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -149,7 +149,7 @@ class NetworkCarrier(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -204,7 +204,7 @@ class NetworkAddress(Check):
                 )
 
 
-def _usable(node: Examined, hardware: Hardware) -> list[NetworkCard]:
+def _usable(node: CheckedNode, hardware: Hardware) -> list[NetworkCard]:
     """The cards of the interfaces that a job may use, or of that which it wants."""
     named = node.participant.interface if node.participant is not None else None
     usual = {one.name for one in node.info.inventory.interfaces if _is_card(one) and one.addresses}
@@ -212,7 +212,7 @@ def _usable(node: Examined, hardware: Hardware) -> list[NetworkCard]:
     return [one for one in hardware.cards if one.interface in names]
 
 
-def _all_cards(case: Case) -> Iterator[tuple[Examined, NetworkCard, set[str]]]:
+def _all_cards(case: Case) -> Iterator[tuple[CheckedNode, NetworkCard, set[str]]]:
     """Those that have a speed, each with the subnets of its interface."""
     for node in case.nodes:
         if node.facts is None or node.facts.hardware is None:
@@ -264,7 +264,7 @@ class RdmaPorts(Check):
             for node, own in zip(nodes, ports, strict=True):
                 yield self._judged(node, own, link)
 
-    def _judged(self, node: Examined, own: Sequence[RdmaPort], link: RdmaLink) -> Finding:
+    def _judged(self, node: CheckedNode, own: Sequence[RdmaPort], link: RdmaLink) -> Finding:
         good = [port for port in own if port_trouble(port, node.info) is None]
         if good or not own:
             return self.passed(node, f"{link}, {len(good)} of {len(own)}" if own else f"no {link}")
@@ -290,7 +290,7 @@ class GpuDirectRdma(HardwareCheck):
 
     def inspect(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,  # noqa: ARG002 - hardware's
         hardware: Hardware,
     ) -> Finding | None:
@@ -326,7 +326,7 @@ class GpuDirectRdma(HardwareCheck):
         )
 
 
-def _ports(node: Examined) -> tuple[RdmaPort, ...]:
+def _ports(node: CheckedNode) -> tuple[RdmaPort, ...]:
     return node.info.inventory.rdma_ports
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Final
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -39,7 +39,7 @@ class WritablePaths(NodeCheck):
     title = "Paths writable"
     looks_at = "folders for jobs, checkpoints, output and temporary files, as the agent's user"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:
         for one in _written(facts):
             if not one.is_writable or one.kind == "unreadable":
                 if one.is_read_only:
@@ -51,7 +51,7 @@ class WritablePaths(NodeCheck):
                 return self.stops(node, one.path, Kind.NO_PERMISSION, cause=cause, fix=fix)
         return self.passed(node, "yes")
 
-    def _read_only(self, node: Examined, one: FoundPath) -> Finding:
+    def _read_only(self, node: CheckedNode, one: FoundPath) -> Finding:
         return self.stops(
             node,
             one.path,
@@ -70,7 +70,7 @@ class DiskSpace(NodeCheck):
         "file system without room for more files, refuses a write"
     )
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         refused = next((one for one in _written(facts) if one.refused in FULL), None)
         if refused is not None:
             return self._refused(node, refused)
@@ -93,7 +93,7 @@ class DiskSpace(NodeCheck):
             "mntrain rm JOB --checkpoints, or put checkpoints on a larger disk",
         )
 
-    def _refused(self, node: Examined, one: FoundPath) -> Finding:
+    def _refused(self, node: CheckedNode, one: FoundPath) -> Finding:
         said, fix = rough_size(one.free_bytes or 0), f"du -xh {one.path} | sort -h | tail"
         cause = f"nothing more can be written to {one.path}, which is for {one.use}"
         if one.refused == "EDQUOT":
@@ -125,7 +125,7 @@ class HostMemory(NodeCheck):
     title = "Memory"
     looks_at = "available memory of the machine"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:  # noqa: ARG002 - inventory's
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:  # noqa: ARG002 - inventory's
         inventory = node.info.inventory
         available, total = inventory.memory_available_bytes, inventory.memory_total_bytes
         said = f"{rough_size(available)} of {rough_size(total)}"
@@ -145,7 +145,7 @@ class SharedMemorySize(NodeCheck):
     title = "Shared memory"
     looks_at = "size of /dev/shm, which data loaders and NCCL use"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         found = next((one for one in facts.paths if one.use == "shared memory"), None)
         if found is None or found.total_bytes is None:
             return None
@@ -187,7 +187,7 @@ class OpenFileLimit(NodeCheck):
         "the limits of open files of a process: the hard one, and the one that it begins with"
     )
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:
         limit, begins = facts.limits.open_files, facts.limits.open_files_at_start
         if begins is not None and begins < LEAST_AT_START:
             return self.slows(
@@ -216,7 +216,7 @@ class FileSize(NodeCheck):
     title = "Size of files"
     looks_at = "the limit of the size of a file"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:
         limit = facts.limits.file_bytes
         if limit is None or limit >= LEAST_FILE:
             return self.passed(node, "unlimited" if limit is None else rough_size(limit))
@@ -235,7 +235,7 @@ class LockedMemory(NodeCheck):
     title = "Locked memory"
     looks_at = "the limit of locked memory, where there are ports for InfiniBand or RoCE"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         if not any(port.state == "ACTIVE" for port in node.info.inventory.rdma_ports):
             return None
         limit = facts.limits.locked_memory_bytes
@@ -258,7 +258,7 @@ class CoreFiles(NodeCheck):
     looks_at = "the limit of core files, and room for one"
     is_for_launch = False
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:
         limit = facts.limits.core_bytes
         said = "unlimited" if limit is None else rough_size(limit) if limit else "off"
         free = min((one.free_bytes for one in facts.paths if one.free_bytes is not None), default=0)
@@ -294,7 +294,7 @@ class Governor(NodeCheck):
     looks_at = "how the kernel chooses the processors' frequency"
     is_for_launch = False
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         processors = facts.processors
         if not processors.governors:
             return None
@@ -317,7 +317,7 @@ class FirstProcess(NodeCheck):
     looks_at = "in a container, whether its first process reaps others"
     is_for_launch = False
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         if not facts.container:
             return None
         name = facts.first_process
@@ -341,7 +341,7 @@ class FirstProcess(NodeCheck):
 class ClockCheck(Check):
     id = "clock"
     title = "Clock"
-    looks_at = "each node's clock beside the others', and beside the driver's if there are two"
+    looks_at = "each node's clock next to the others', and next to the driver's if there are two"
 
     def findings(self, case: Case) -> Iterable[Finding]:
         known = [node for node in case.nodes if node.facts is not None]
@@ -351,7 +351,7 @@ class ClockCheck(Check):
         usual = median([node.clock_ahead_s for node in known]) if len(known) > 2 else 0.0
         yield from (self._judged(node, node.clock_ahead_s - usual) for node in known)
 
-    def _judged(self, node: Examined, ahead_s: float) -> Finding:
+    def _judged(self, node: CheckedNode, ahead_s: float) -> Finding:
         word = "ahead" if ahead_s > 0 else "behind"
         said = f"{abs(ahead_s):.1f} s {word}"
         if abs(ahead_s) - node.clock_error_s <= MOST_DIFFERENCE_S:
@@ -379,7 +379,7 @@ class OwnName(NodeCheck):
     title = "Host name"
     looks_at = "where a node's own host name leads to, and how long looking it up takes"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         own, addresses = facts.own_name, _addresses(node)
         if own is None:
             return None
@@ -404,7 +404,7 @@ class PeerNames(NodeCheck):
     title = "Reverse DNS"
     looks_at = "how long looking up the name of each other node's address takes"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         if not facts.peer_names:
             return None
         worst = max(facts.peer_names, key=lambda one: one.took_s)
@@ -413,7 +413,7 @@ class PeerNames(NodeCheck):
         return self.passed(node, f"{worst.took_s * 1000:.0f} ms")
 
 
-def _addresses(node: Examined) -> dict[str, None]:
+def _addresses(node: CheckedNode) -> dict[str, None]:
     """Its addresses, without those of virtual interfaces, in order."""
     return {
         address.partition("/")[0]: None
@@ -429,7 +429,7 @@ def _slow(one: NameLookup) -> str | None:
     return f"{one.took_s:.1f} s" if one.is_over else f"over {one.took_s:.0f} s"
 
 
-def _slow_problem(node: Examined, one: NameLookup, said: str) -> Problem:
+def _slow_problem(node: CheckedNode, one: NameLookup, said: str) -> Problem:
     return Problem(
         kind=Kind.NO_ANSWER,
         cause=f"looking up {one.asked} takes {said}: torch.distributed waits for it at every "
@@ -468,7 +468,7 @@ class SharedAccount(Check):
     is_for_launch = False
 
     def findings(self, case: Case) -> Iterable[Finding]:
-        by_path: dict[str, list[tuple[Examined, MachineFacts]]] = defaultdict(list)
+        by_path: dict[str, list[tuple[CheckedNode, MachineFacts]]] = defaultdict(list)
         for node in case.nodes:
             if node.facts is not None:
                 for path in {one.path for one in node.facts.paths if _is_shared(one.file_system)}:
@@ -483,7 +483,12 @@ class SharedAccount(Check):
                 yield self._judged(node, facts, sharers[0][0], first, path)
 
     def _judged(
-        self, node: Examined, facts: MachineFacts, other: Examined, first: MachineFacts, path: str
+        self,
+        node: CheckedNode,
+        facts: MachineFacts,
+        other: CheckedNode,
+        first: MachineFacts,
+        path: str,
     ) -> Finding:
         own = f"{facts.uid}:{facts.gid}"
         if facts.uid == first.uid:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode
 from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.fixes import fix_of
@@ -47,7 +47,7 @@ def is_dialed(case: Case, trial: PathTrial) -> bool:
 class Owned(NamedTuple):
     """An address of a node's card."""
 
-    node: Examined
+    node: CheckedNode
     interface: Interface
     address: IPv4Interface
 
@@ -56,7 +56,7 @@ class Owned(NamedTuple):
         return str(self.address.ip)
 
 
-def owned(nodes: Iterable[Examined]) -> Iterator[Owned]:
+def owned(nodes: Iterable[CheckedNode]) -> Iterator[Owned]:
     """The addresses of their cards that are up, without those that nobody assigned."""
     for node in nodes:
         for interface in node.info.inventory.interfaces:
@@ -100,7 +100,7 @@ def is_somebody_elses(case: Case, trial: PathTrial) -> bool:
     return shared or bool(stranger(case, trial))
 
 
-def interface_at(node: Examined | None, address: str) -> Interface | None:
+def interface_at(node: CheckedNode | None, address: str) -> Interface | None:
     """A node's interface that has an address."""
     if node is None:
         return None
@@ -142,7 +142,7 @@ class PairCheck(Check):
         return True
 
     def closed(
-        self, case: Case, node: Examined, trial: PathTrial, said: str, problem: Problem
+        self, case: Case, node: CheckedNode, trial: PathTrial, said: str, problem: Problem
     ) -> Finding:
         """Connections fail: that stops a launch whose ranks connect this way."""
         if is_dialed(case, trial):
@@ -152,7 +152,7 @@ class PairCheck(Check):
         return self.found("slows", node, said, problem, peer=trial.peer)
 
     @abstractmethod
-    def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:
+    def look(self, case: Case, node: CheckedNode, trial: PathTrial) -> Finding | None:
         """What is wrong with a way; ``None`` if nothing."""
 
     @abstractmethod
@@ -188,7 +188,7 @@ class SharedNetwork(Check):
         for node, interface in zip(told, chosen, strict=True):
             yield self.passed(node, interface.name)
 
-    def _none(self, case: Case, told: list[Examined], problem: Problem) -> Finding:
+    def _none(self, case: Case, told: list[CheckedNode], problem: Problem) -> Finding:
         at = case.named(problem.node or "") or min(told, key=lambda node: _neighbors(node, told))
         return self.found("stops", at, "shares none", problem)
 
@@ -206,7 +206,7 @@ class SubnetMask(Check):
             found = odd.get(node.name)
             yield self._judged(node, *found) if found else self.passed(node, "agree")
 
-    def _judged(self, node: Examined, own: Owned, other: Owned) -> Finding:
+    def _judged(self, node: CheckedNode, own: Owned, other: Owned) -> Finding:
         prefix = other.address.network.prefixlen
         return self.slows(
             node,
@@ -265,7 +265,7 @@ class AddressTwice(Check):
             peer=first.node.name,
         )
 
-    def _answered_by(self, node: Examined, address: str, mac: str, seen_by: str) -> Finding:
+    def _answered_by(self, node: CheckedNode, address: str, mac: str, seen_by: str) -> Finding:
         return self.stops(
             node,
             "also another's",
@@ -325,11 +325,11 @@ def _odd_masks(case: Case) -> list[tuple[str, tuple[Owned, Owned]]]:
     return list(found.items())
 
 
-def _place(case: Case, node: Examined) -> int:
+def _place(case: Case, node: CheckedNode) -> int:
     return case.nodes.index(node)
 
 
-def _neighbors(node: Examined, others: Iterable[Examined]) -> int:
+def _neighbors(node: CheckedNode, others: Iterable[CheckedNode]) -> int:
     """With how many of them it shares a network."""
     own = {one.address.network for one in owned([node])}
     return sum(
@@ -481,7 +481,7 @@ class ReachablePeers(PairCheck):
             if node.facts is not None and (why := case.paths.failed.get(node.name)):
                 yield self.unknown(node, why)
 
-    def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:
+    def look(self, case: Case, node: CheckedNode, trial: PathTrial) -> Finding | None:
         if trial.trouble is None:
             return None
         said = f"not to {trial.peer}"
@@ -518,7 +518,7 @@ class RendezvousPort(PairCheck):
             return False
         return bool(_tries(case, trial, is_in_range=False))
 
-    def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:
+    def look(self, case: Case, node: CheckedNode, trial: PathTrial) -> Finding | None:
         closed = _closed(_tries(case, trial, is_in_range=False))
         if not closed:
             return None
@@ -545,7 +545,7 @@ class PortRange(PairCheck):
     def concerns(self, case: Case, trial: PathTrial) -> bool:
         return trial.trouble is None and bool(_tries(case, trial, is_in_range=True))
 
-    def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:
+    def look(self, case: Case, node: CheckedNode, trial: PathTrial) -> Finding | None:
         closed = _closed(_tries(case, trial, is_in_range=True))
         if not closed:
             return None
@@ -589,8 +589,8 @@ class PathMtu(PairCheck):
     id = "path-mtu"
     title = "MTU of the path"
     looks_at = (
-        "the largest packet that comes through undivided, beside the MTU of both ends, and whether "
-        "many bytes over a connection arrive"
+        "the largest packet that comes through undivided, compared with the MTU of both ends, and "
+        "whether many bytes over a connection arrive"
     )
 
     def concerns(self, case: Case, trial: PathTrial) -> bool:
@@ -599,7 +599,7 @@ class PathMtu(PairCheck):
             return is_cut or trial.are_large_lost  # a firewall may drop them of TCP alone
         return trial.flow == "works"
 
-    def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:
+    def look(self, case: Case, node: CheckedNode, trial: PathTrial) -> Finding | None:
         if trial.flow == "works":
             return None
         both = _least_mtu(case, trial)
@@ -652,7 +652,7 @@ class RouteToPeers(PairCheck):
         # An address of loopback may be the source of packets that leave over any card.
         return any(one.name == trial.leaves_by and one.kind != "loopback" for one in cards)
 
-    def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:  # noqa: ARG002
+    def look(self, case: Case, node: CheckedNode, trial: PathTrial) -> Finding | None:  # noqa: ARG002
         if trial.leaves_by == trial.interface:
             return None
         return self.slows(
@@ -761,7 +761,7 @@ class ResentPackets(PairCheck):
     def concerns(self, case: Case, trial: PathTrial) -> bool:  # noqa: ARG002
         return trial.flow == "lossy" or (trial.load is not None and trial.load.packets > 0)
 
-    def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:  # noqa: ARG002
+    def look(self, case: Case, node: CheckedNode, trial: PathTrial) -> Finding | None:  # noqa: ARG002
         lost, said = "even small packets", f"lost to {trial.peer}"
         if trial.load is not None:
             if not is_lossy(trial.load):
@@ -789,7 +789,7 @@ class MeasuredLinks(Check):
     id = "measured-link"
     title = "Measured links"
     looks_at = (
-        "what a link was measured to carry, beside the speed of its cards and its other direction"
+        "what a link was measured to carry, next to the speed of its cards and its other direction"
     )
     is_for_launch = False  # a launch says by itself which links slow it down
 
@@ -810,7 +810,7 @@ class MeasuredLinks(Check):
                 yield self.passed(node, _rate(min(_carried(one) for one in judged)))
 
     def _look(
-        self, case: Case, node: Examined, interface: Interface, link: LinkMeasurement
+        self, case: Case, node: CheckedNode, interface: Interface, link: LinkMeasurement
     ) -> Finding | None:
         other = interface_at(case.named(link.receiver), link.address)
         carried = _carried(link)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
@@ -22,13 +22,13 @@ from jupyter_mntrain.plan.software.versions import ABSENT, divergences, version_
 class LoadedCheck(NodeCheck):
     """A check of what was loaded; of nodes where nothing could be, another one tells."""
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         if facts.loaded is None or facts.loaded.error:
             return None
         return self.judge(node, facts.loaded)
 
     @abstractmethod
-    def judge(self, node: Examined, loaded: LoadedSoftware) -> Finding | None:
+    def judge(self, node: CheckedNode, loaded: LoadedSoftware) -> Finding | None:
         """What there is to say of it; ``None`` if it does not concern the node."""
 
 
@@ -37,7 +37,7 @@ class TorchImport(NodeCheck):
     title = "torch"
     looks_at = "whether the interpreter of jobs imports torch"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:
         loaded = facts.loaded
         if loaded is None:
             return self.unknown(node, "its interpreter is being asked: examine it again")
@@ -59,7 +59,7 @@ class TorchImport(NodeCheck):
             Kind.NO_MODULE,
             cause=f"{loaded.python} cannot import torch: {shown_line(loaded.error)}",
             fix=f'on {node.name}, see all of it with {loaded.python} -c "import torch", and '
-            "install torch anew for that interpreter",
+            "install torch again for that interpreter",
         )
 
 
@@ -68,7 +68,7 @@ class TorchVersion(LoadedCheck):
     title = "torch loaded"
     looks_at = "whether the torch that is imported is the one that is installed"
 
-    def judge(self, node: Examined, loaded: LoadedSoftware) -> Finding | None:
+    def judge(self, node: CheckedNode, loaded: LoadedSoftware) -> Finding | None:
         installed, found = node.info.inventory.versions.torch, loaded.torch
         if installed is None or found is None:
             return None
@@ -101,7 +101,7 @@ class CudaStart(LoadedCheck):
     title = "CUDA"
     looks_at = "whether CUDA starts in the interpreter of jobs, where there are GPUs"
 
-    def judge(self, node: Examined, loaded: LoadedSoftware) -> Finding | None:
+    def judge(self, node: CheckedNode, loaded: LoadedSoftware) -> Finding | None:
         gpus = node.info.inventory.gpus
         if not gpus or not node.uses_gpus:
             return None
@@ -131,7 +131,7 @@ class CudaArchitectures(LoadedCheck):
     title = "GPU supported"
     looks_at = "whether torch is compiled for the node's GPUs"
 
-    def judge(self, node: Examined, loaded: LoadedSoftware) -> Finding | None:
+    def judge(self, node: CheckedNode, loaded: LoadedSoftware) -> Finding | None:
         known = [gpu for gpu in node.info.inventory.gpus if gpu.compute_capability is not None]
         if not known or not node.uses_gpus or not loaded.architectures:
             return None
@@ -170,7 +170,9 @@ class NcclLoaded(Check):
             other = next((one.name, version) for one, version in known if version != own)
             yield self._differs(case, node, own, *other)
 
-    def _differs(self, case: Case, node: Examined, own: str, other: str, version: str) -> Finding:
+    def _differs(
+        self, case: Case, node: CheckedNode, own: str, other: str, version: str
+    ) -> Finding:
         is_acknowledged = case.job is not None and case.job.mixed_versions
         return (self.slows if is_acknowledged else self.stops)(
             node,
@@ -205,8 +207,8 @@ class AgreeingVersions(Check):
     id = "versions"
     title = "Versions"
     looks_at = (
-        "mntrain, torch, transformers, CUDA, NCCL, Python, architecture and GPU driver, beside the "
-        "other nodes'"
+        "mntrain, torch, transformers, CUDA, NCCL, Python, architecture and GPU driver, next to "
+        "the other nodes'"
     )
     is_for_launch = False
 

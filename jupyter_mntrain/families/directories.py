@@ -180,7 +180,9 @@ def _lacks(directory: Path, place: str) -> Iterator[RecipeError | None]:
             lost = [one for one in files if not (directory / one).is_file()]
             cause = f"{place}: {len(lost)} of {len(files)} files that {listing} lists are missing"
             yield (
-                RecipeError(cause, fix=f"download the model anew, with {lost[0]}") if lost else None
+                RecipeError(cause, fix=f"download the model again, with {lost[0]}")
+                if lost
+                else None
             )
         if (directory / single).is_file():
             yield None

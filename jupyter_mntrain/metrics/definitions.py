@@ -1,4 +1,4 @@
-"""Definitions: what each figure of a job is, from ``figures.toml`` beside this file."""
+"""Definitions: what each figure of a job is, from ``figures.toml`` next to this file."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ PARTS = {
     "lost steps": "lost_s",
     "restarting": "restart_s",
 }
-"""Of a window: the count that each is, beside the steps."""
+"""Of a window: the count that each is, next to the steps."""
 
 
 def _window(job: JobRows, *, is_whole: bool) -> Window | None:

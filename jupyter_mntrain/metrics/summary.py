@@ -306,7 +306,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     off_plan: OffPlan | None = None
     """Why it is off by more than a tenth; ``None`` without a plan, too."""
     clock_ahead_s: float = 0.0
-    """The clock that its times are by, beside that of the machine that shows it; 0 = they agree."""
+    """The clock that its times are by, next to that of the machine that shows it; 0 = they
+    agree."""
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

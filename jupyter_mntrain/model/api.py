@@ -12,7 +12,7 @@ POST    /v1/node/script                            AskedScript → FoundScript
 POST    /v1/node/paths/listen                      PathListen → PathTicket
 POST    /v1/node/paths/try                         PathsAsked → [PathTrial]; takes seconds
 POST    /v1/node/paths/end                         PathEnd → PathHeard
-GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
+GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, Heartbeats
 POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
 DELETE  /v1/leases/{job}/{attempt}                 → {}
 GET     /v1/jobs?limit=&after=                     → JobPage of ended jobs; search=, run=, begins=
@@ -83,7 +83,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec
-from jupyter_mntrain.model.records.node import Beat, Gpu, NodeInfo, Versions, Workplace
+from jupyter_mntrain.model.records.node import Gpu, Heartbeat, NodeInfo, Versions, Workplace
 
 
 class Route(enum.StrEnum):
@@ -152,7 +152,7 @@ SERVICE_TYPE = "_mntrain._tcp.local."
 
 LEASE_EXPIRY_S = tunables.seconds("launch.lease_expiry_s")
 
-BEAT_INTERVAL_S = tunables.seconds("liveness.beat_interval_s")
+HEARTBEAT_INTERVAL_S = tunables.seconds("liveness.heartbeat_interval_s")
 SUSPECT_AFTER_S = tunables.seconds("liveness.suspect_after_s")
 LOST_AFTER_S = tunables.seconds("liveness.lost_after_s")
 
@@ -317,7 +317,7 @@ class Goodbye(Record, frozen=True, tag_field="kind", tag="goodbye"):
     reason: str
 
 
-StreamMessage = Hello | NodeChanged | JobChanged | JobDeleted | Beat | Goodbye
+StreamMessage = Hello | NodeChanged | JobChanged | JobDeleted | Heartbeat | Goodbye
 stream_decoder = msgspec.json.Decoder(StreamMessage)
 
 

@@ -51,7 +51,7 @@ RESUME_STEP_VARIABLE = "MNTRAIN_RESUME_STEP"
 """Step of the checkpoint that a resumed job was promised to go on from."""
 
 GPU_MEMORY_VARIABLE = "MNTRAIN_GPU_MEMORY_BYTES"
-"""Memory of each GPU that the node's owner lends; unset if it is all of it. The built-in trainer
+"""Memory of each GPU that the node's owner offers; unset if it is all of it. The built-in trainer
 allocates no more."""
 
 TIMEOUT_VARIABLE = "MNTRAIN_COLLECTIVE_TIMEOUT_S"

@@ -32,7 +32,7 @@ LONGEST_S: Final = 1e9
 LARGEST: Final = 10**15
 
 _ASCENDING: Final = (
-    "liveness.beat_interval_s",
+    "liveness.heartbeat_interval_s",
     "liveness.suspect_after_s",
     "liveness.lost_after_s",
 )

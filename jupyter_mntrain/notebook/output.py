@@ -16,7 +16,7 @@ class Client(NamedTuple):
     Args:
         is_person: a person can answer, and click: no papermill, no nbclient.
         has_cells: it has named the cell, as pages do; jupyter console and qtconsole have none, and
-            show no output anew.
+            show no output again.
     """
 
     is_person: bool = True

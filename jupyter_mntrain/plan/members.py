@@ -3,7 +3,7 @@
 ``N`` is a number of processes, or GPUs by their ids: ``gpu0,2``. Who names GPUs gets them also
 while somebody else computes there, with a warning (:func:`shared_notes`); a number takes idle
 ones first, and those only where there are too few and the job does not wait. What is leased to
-another job, or not lent, nobody gets.
+another job, or not offered, nobody gets.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def will_take_jobs(node: NodeInfo) -> bool:
 
 
 def refuse_closed(node: NodeInfo) -> None:
-    """Refuse a node that takes no job now: its owner does not lend it, or it cannot store jobs.
+    """Refuse a node that takes no job now: its owner does not offer it, or it cannot store jobs.
 
     Raises:
         RefusedError: it says why.
@@ -224,7 +224,7 @@ def _share_out(nodes: Sequence[NodeInfo]) -> dict[str, list[int]]:
 
 
 def idle_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
-    """Return a node's GPUs that are lent, idle, not leased, and not ``taken`` (by uuid)."""
+    """Return a node's GPUs that are offered, idle, not leased, and not ``taken`` (by uuid)."""
     return [gpu for gpu in free_gpus(node, taken) if gpu.may_be_used()]
 
 
@@ -234,7 +234,9 @@ def free_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
     return [
         gpu
         for gpu in node.inventory.gpus
-        if gpu.index not in leased and gpu.uuid not in taken and node.lending.lends_gpu(gpu.index)
+        if gpu.index not in leased
+        and gpu.uuid not in taken
+        and node.availability.offers_gpu(gpu.index)
     ]
 
 
@@ -354,8 +356,8 @@ def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:
     jobs = {index: lease.job_id for lease in node.leases for index in lease.gpus}
     reasons = []
     for gpu in node.inventory.gpus:
-        if not node.lending.lends_gpu(gpu.index):
-            why = "not lent by its owner"
+        if not node.availability.offers_gpu(gpu.index):
+            why = "not offered by its owner"
         elif gpu.index in jobs:
             why = f"leased to {jobs[gpu.index]}"
         elif gpu.processes:

@@ -101,7 +101,7 @@ def check_data(recipe: Recipe) -> None:
         raise RecipeError(f"tokens.add: {twice} is there twice", fix="name each token once")
     whole = {*recipe.adapters.train_whole}
     if added and recipe.trains_adapters and whole != {"embedding", "head"}:
-        cause = "tokens.add: beside adapters the rows of added tokens would not be trained"
+        cause = "tokens.add: next to adapters the rows of added tokens would not be trained"
         fix = (
             'set adapters.train_whole = ["embedding", "head"], or use a model that has these tokens'
         )
@@ -182,8 +182,8 @@ def check_compile(recipe: Recipe) -> None:
     """
     if not recipe.compiles:
         return
-    if KINDS[recipe.schedule].puts_off:
-        cause = f"memory.compile = true: {recipe.schedule} puts off gradients of weights, "
+    if KINDS[recipe.schedule].defers:
+        cause = f"memory.compile = true: {recipe.schedule} defers gradients of weights, "
         cause += "and a compiled layer computes them with its backward pass"
         raise RecipeError(cause, fix='use schedule = "eager-1f1b" or compile = false')
     _check_parallelism(recipe)

@@ -12,15 +12,15 @@ from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import LeaseGrant
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.job import Participant, Placement
-from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo, Tools, Versions
 from jupyter_mntrain.recipe.combinations import check_attention, check_compile, check_precision
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.memory import Config, fitting_loss, forecast, gpu_overhead, model_config
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import AttentionKind, Dtype, LossKind, Precision, Recipe
-from jupyter_mntrain.recipe.stored import is_open, settled
+from jupyter_mntrain.recipe.stored import is_open, resolved
 
 # Seats: what each rank of a job computes on. Pure; imports no torch.
 
@@ -28,7 +28,7 @@ from jupyter_mntrain.recipe.stored import is_open, settled
 _CPU_BUILD = "+cpu"
 """Ends the version of a torch that knows no GPUs."""
 
-_ALL = Lending()
+_ALL = Availability()
 
 VARLEN_TORCH = (2, 12)
 """The first torch whose ``varlen_attn`` has all that is used of it; 2.11's lacks ``enable_gqa``."""
@@ -70,7 +70,7 @@ def seats_of(
         seat
         for one, info in pairs
         for seat in _on_node(
-            recipe, info.name, one, info.inventory.versions, info.inventory.gpus, info.lending
+            recipe, info.name, one, info.inventory.versions, info.inventory.gpus, info.availability
         )
     )
 
@@ -98,7 +98,7 @@ def _on_node(
     asked: Participant | Placement,
     versions: Versions,
     gpus: Sequence[Gpu],
-    lending: Lending = _ALL,
+    availability: Availability = _ALL,
 ) -> Iterator[Seat]:
     on_cpu = Seat(node=node, tools=versions.tools)
     has_cuda = not (versions.torch or "").endswith(_CPU_BUILD)
@@ -113,7 +113,7 @@ def _on_node(
             node=node,
             gpu=f"GPU {index}" if card is None else f"GPU {index}, {card.name}",
             capability=None if card is None else card.compute_capability,
-            memory_bytes=None if free is None else lending.memory_of(free),
+            memory_bytes=None if free is None else availability.memory_of(free),
             tools=versions.tools,
             has_varlen=_has_varlen(versions.torch),
         )
@@ -174,7 +174,7 @@ def refuse_unable(recipe: Recipe, seats: Sequence[Seat], *, is_resumed: bool = F
     """Refuse GPUs and nodes that lack what the recipe needs. What is unknown is not refused.
 
     Args:
-        recipe: settled.
+        recipe: resolved.
         is_resumed: the job goes on with a checkpoint, whose dtype is given.
 
     Raises:
@@ -382,15 +382,15 @@ def choose(recipe: Recipe, seats: Sequence[Seat]) -> dict[str, str]:
         seats: of all ranks, in their order.
 
     Returns:
-        Values by ``section.field``, as for :func:`settled`.
+        Values by ``section.field``, as for :func:`resolved`.
     """
     chosen: dict[str, str] = {}
     if is_open(recipe, "model.dtype"):
         chosen["model.dtype"] = "float32" if _without_bfloat16(seats) else "bfloat16"
     config = model_config(recipe)
     if config is not None:
-        chosen |= _by_model(settled(recipe, chosen), config, seats)
-    known = settled(recipe, chosen)
+        chosen |= _by_model(resolved(recipe, chosen), config, seats)
+    known = resolved(recipe, chosen)
     if is_open(recipe, "optimizer.precision") and known.dtype == "bfloat16":
         chosen["optimizer.precision"] = _precision(known, config, seats)
     if is_open(recipe, "memory.compile"):
@@ -459,12 +459,12 @@ def choice_line(recipe: Recipe, chosen: Mapping[str, str], seats: Sequence[Seat]
     Like ``auto: bfloat16, float32 masters, varlen attention, chunked loss, compiled``.
 
     Args:
-        recipe: as it was written, or settled.
+        recipe: as it was written, or resolved.
         chosen: its automatic settings.
     """
     if not any(seat.gpu for seat in seats) or not chosen:
         return ""
-    known = settled(recipe, chosen)
+    known = resolved(recipe, chosen)
     lack = _obstacle(seats) if _is_long(known) else None
     dtype, odd, why = chosen.get("model.dtype"), _without_bfloat16(seats), ""
     if dtype == "float32" and odd is not None:
@@ -534,7 +534,7 @@ def _is_to_compile(recipe: Recipe, seats: Sequence[Seat]) -> bool:
     if recipe.data_parallel.shards > 1 or recipe.memory.checkpointing == "selective":
         return False
     try:
-        check_compile(settled(recipe, {"memory.compile": "true"}))
+        check_compile(resolved(recipe, {"memory.compile": "true"}))
     except RecipeError:
         return False
     return all(map(_can_compile, seats))

@@ -26,7 +26,7 @@ from jupyter_mntrain.recipe.stored import (
     PLANNED,
     as_trained,
     is_open,
-    settled,
+    resolved,
     values_of,
     written_recipe,
 )
@@ -38,9 +38,9 @@ class Fit(NamedTuple):
     """A recipe on the devices of a job.
 
     Args:
-        recipe: settled.
+        recipe: resolved.
         seats: of all ranks, in their order.
-        chosen: values in place of ``auto``, as for :func:`settled`.
+        chosen: values in place of ``auto``, as for :func:`resolved`.
         said: what is said of the choice; see :func:`choice_line`.
     """
 
@@ -54,19 +54,19 @@ def fit(recipe: Recipe, seats: Sequence[Seat], kept: Mapping[str, str]) -> Fit:
     """Choose what a recipe leaves to the devices, without a check that they can run it.
 
     Args:
-        kept: what is chosen already. Attention, loss and compilation are chosen anew where a node
+        kept: what is chosen already. Attention, loss and compilation are chosen again where a node
             cannot do them, and a plan where it was made for another number of ranks: the losses are
             equal except for rounding.
     """
     chosen = {name: value for name, value in kept.items() if is_open(recipe, name)}
-    if not _is_for(settled(recipe, chosen), len(seats)):
+    if not _is_for(resolved(recipe, chosen), len(seats)):
         chosen = {name: value for name, value in chosen.items() if name not in PLANNED}
-    known = settled(recipe, chosen)
+    known = resolved(recipe, chosen)
     for name in _GIVEN_UP & chosen.keys():
         if not can_do(name, known, seats):
             del chosen[name]
-    chosen |= choose(settled(recipe, chosen), seats)
-    return Fit(settled(recipe, chosen), seats, chosen, choice_line(recipe, chosen, seats))
+    chosen |= choose(resolved(recipe, chosen), seats)
+    return Fit(resolved(recipe, chosen), seats, chosen, choice_line(recipe, chosen, seats))
 
 
 def _is_for(recipe: Recipe, ranks: int) -> bool:
@@ -81,7 +81,7 @@ def _is_for(recipe: Recipe, ranks: int) -> bool:
 def fitted(spec: JobSpec, infos: Sequence[NodeInfo]) -> JobSpec:
     """The job with a value for each setting that its recipe leaves to the devices.
 
-    A job that starts over chooses anew; one that goes on keeps what its run has.
+    A job that starts over chooses again; one that goes on keeps what its run has.
 
     Args:
         infos: the participants' nodes, in their order.

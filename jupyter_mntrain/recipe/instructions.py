@@ -440,7 +440,7 @@ def _dualpipe_v_end(order: _Order, rank: int, left: int) -> None:
         order.add_weights()
 
 
-# Order of eager zero bubble: one stage per rank, with gradients of weights put off.
+# Order of eager zero bubble: one stage per rank, with gradients of weights deferred.
 #
 # The previous stage waits for the gradients of inputs, and nobody for those of weights: they fill
 # the time in which 1F1B idles (zero-bubble pipelines, arXiv 2401.10241). With one stage per rank,
@@ -451,18 +451,18 @@ T = TypeVar("T")
 
 
 def eager_zero_bubble(
-    ahead: Sequence[int], kept_back: Sequence[int], microbatches: int
+    ahead: Sequence[int], deferred: Sequence[int], microbatches: int
 ) -> tuple[Actions, ...]:
     """Return what each rank does in a step.
 
     Args:
         ahead: microbatches in flight of each stage, at least 1.
-        kept_back: most gradients of weights that each stage puts off at once; 0 computes whole
+        deferred: most gradients of weights that each stage defers at once; 0 computes whole
             backward passes.
     """
     computing = [
-        zero_bubble_slots(stage, count, put_off, microbatches)
-        for stage, (count, put_off) in enumerate(zip(ahead, kept_back, strict=True))
+        zero_bubble_slots(stage, count, most, microbatches)
+        for stage, (count, most) in enumerate(zip(ahead, deferred, strict=True))
     ]
     without = [tuple(slot for slot in slots if slot[0].kind != "W") for slots in computing]
     orders = with_messages(Stages(len(ahead)), without)
@@ -494,24 +494,24 @@ def with_weights(
     return [one for action in order for one in (*before.get(action, ()), action)] + waiting
 
 
-def zero_bubble_slots(stage: int, ahead: int, kept_back: int, microbatches: int) -> Slots:
-    """Return what a stage computes, with whole backward passes if it puts off nothing.
+def zero_bubble_slots(stage: int, ahead: int, deferred: int, microbatches: int) -> Slots:
+    """Return what a stage computes, with whole backward passes if it defers nothing.
 
     Args:
         ahead: microbatches in flight, at least 1.
-        kept_back: most gradients of weights that it puts off at once.
+        deferred: most gradients of weights that it defers at once.
     """
     order: list[StageAction] = []
-    put_off: deque[int] = deque()
+    waiting: deque[int] = deque()
     for kind, microbatch in eager_order(ahead, microbatches):
-        if kind == "F" or not kept_back:
+        if kind == "F" or not deferred:
             order.append(StageAction(kind, stage, microbatch))
             continue
         order.append(StageAction("I", stage, microbatch))
-        put_off.append(microbatch)
-        if len(put_off) > kept_back:
-            order.append(StageAction("W", stage, put_off.popleft()))
-    order += [StageAction("W", stage, microbatch) for microbatch in put_off]
+        waiting.append(microbatch)
+        if len(waiting) > deferred:
+            order.append(StageAction("W", stage, waiting.popleft()))
+    order += [StageAction("W", stage, microbatch) for microbatch in waiting]
     return tuple((action,) for action in order)
 
 
@@ -527,11 +527,11 @@ class Counts(NamedTuple):
 
     Args:
         ahead: in flight, at least 1.
-        kept_back: whose gradients of weights are put off at most; 0 puts off none.
+        deferred: whose gradients of weights are deferred at most; 0 defers none.
     """
 
     ahead: tuple[int, ...]
-    kept_back: tuple[int, ...]
+    deferred: tuple[int, ...]
 
 
 def check_counts(recipe: Recipe, stages: int) -> None:
@@ -547,8 +547,8 @@ def check_counts(recipe: Recipe, stages: int) -> None:
             cause = f"pipeline.in_flight = {list(ahead)}: a stage has fewer than the next stage, "
             cause += "which would then wait for it"
             raise RecipeError(cause, fix="use numbers that never increase, like 4, 2, 1")
-    if recipe.pipeline.kept_back != "auto":
-        _check_field("kept_back", recipe.pipeline.kept_back, recipe, stages, applies=kind.puts_off)
+    if recipe.pipeline.deferred != "auto":
+        _check_field("deferred", recipe.pipeline.deferred, recipe, stages, applies=kind.defers)
 
 
 def _check_field(
@@ -556,7 +556,7 @@ def _check_field(
 ) -> None:
     shown = f"pipeline.{field} = {list(given)}"
     if not applies:
-        what = "has a fixed order" if field == "in_flight" else "puts off no gradients"
+        what = "has a fixed order" if field == "in_flight" else "defers no gradients"
         suits = "eager-1f1b" if field == "in_flight" else "eager-zero-bubble"
         cause = f"{shown}: {recipe.schedule} {what}"
         raise RecipeError(cause, fix=f'leave it out or use schedule = "{suits}"')
@@ -579,19 +579,19 @@ def choose_counts(
         transfer_s: round trip to the next stage, per boundary; 0 = on one machine.
         most: microbatches that fit into memory, per stage.
     """
-    microbatches, puts_off = recipe.microbatches, KINDS[recipe.schedule].puts_off
+    microbatches, defers = recipe.microbatches, KINDS[recipe.schedule].defers
     if recipe.pipeline.in_flight != "auto":
         ahead = recipe.pipeline.in_flight
     else:
         ahead = in_flight(compute_s, transfer_s, microbatches, most)
-        if puts_off:
+        if defers:
             first = min(_until_first_gradient(compute_s, transfer_s), microbatches, most[0])
             ahead = (max(first, ahead[0]), *ahead[1:])
-    if not puts_off:
+    if not defers:
         return Counts(ahead, (0,) * len(ahead))
-    if recipe.pipeline.kept_back != "auto":
-        return Counts(ahead, recipe.pipeline.kept_back)
-    return Counts(ahead, _kept_back(ahead, transfer_s, microbatches, most))
+    if recipe.pipeline.deferred != "auto":
+        return Counts(ahead, recipe.pipeline.deferred)
+    return Counts(ahead, _deferred(ahead, transfer_s, microbatches, most))
 
 
 def counts_without_links(recipe: Recipe, stages: int) -> Counts:
@@ -610,7 +610,7 @@ def _until_first_gradient(compute_s: Sequence[float], transfer_s: Sequence[float
     return 2 * stages - 1 + on_links
 
 
-def _kept_back(
+def _deferred(
     ahead: Sequence[int], transfer_s: Sequence[float], microbatches: int, most: Sequence[int]
 ) -> tuple[int, ...]:
     """One more for each boundary before a stage, two more for one with a link.
@@ -622,7 +622,7 @@ def _kept_back(
     wanted = [0]
     for transfer in transfer_s:
         wanted.append(wanted[-1] + (2 if transfer > 0 else 1))
-    # In flight or kept back, no more than all microbatches are held.
+    # In flight or deferred, no more than all microbatches are held.
     room = (
         microbatches if limit >= microbatches else max(0, limit - count)
         for count, limit in zip(ahead, most, strict=True)
@@ -645,7 +645,7 @@ def make_order(
     *,
     stages_per_rank: int = 1,
     ahead: Sequence[int] | None = None,
-    kept_back: Sequence[int] | None = None,
+    deferred: Sequence[int] | None = None,
 ) -> tuple[Actions, ...]:
     """Return what each rank of a pipeline does in a step, equal to what torch's runtime does.
 
@@ -653,12 +653,12 @@ def make_order(
         ranks: of the pipeline; at least 2.
         microbatches: that the schedule can run with.
         ahead: microbatches in flight per stage of an eager schedule; by default as in 1F1B.
-        kept_back: gradients of weights that each stage of eager zero bubble puts off; by default
+        deferred: gradients of weights that each stage of eager zero bubble defers; by default
             one more on each.
     """
     flying = None if ahead is None else tuple(ahead)
-    put_off = None if kept_back is None else tuple(kept_back)
-    return _make(schedule, ranks, microbatches, stages_per_rank, flying, put_off)
+    most = None if deferred is None else tuple(deferred)
+    return _make(schedule, ranks, microbatches, stages_per_rank, flying, most)
 
 
 @lru_cache(maxsize=32)  # a search walks the same one with every split that it tries
@@ -668,15 +668,15 @@ def _make(
     microbatches: int,
     stages_per_rank: int,
     ahead: tuple[int, ...] | None,
-    kept_back: tuple[int, ...] | None,
+    deferred: tuple[int, ...] | None,
 ) -> tuple[Actions, ...]:
     stages = stages_of(schedule, ranks, stages_per_rank)
     match schedule:
         case "eager-1f1b":
             return eager(ahead or range(ranks, 0, -1), microbatches)
         case "eager-zero-bubble":
-            flying, put_off = ahead or range(ranks, 0, -1), kept_back or range(ranks)
-            return eager_zero_bubble(flying, put_off, microbatches)
+            flying, most = ahead or range(ranks, 0, -1), deferred or range(ranks)
+            return eager_zero_bubble(flying, most, microbatches)
         case "gpipe":
             return gpipe(ranks, microbatches)
         case "1f1b":

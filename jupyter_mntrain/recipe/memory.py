@@ -197,7 +197,7 @@ class MemoryEstimate(Record, frozen=True):
     optimizer: int = 0
     activations: int = 0
     loss: int = 0
-    put_off: int = 0
+    deferred: int = 0
     """Inputs of linear layers, and gradients of their outputs, that are kept until the gradients of
     their weights are computed."""
     transfers: int = 0
@@ -268,12 +268,12 @@ class StageShape(Record, frozen=True):
     loss: LossKind = "plain"
     offloads: bool = False
     """Whether activations are offloaded to the host."""
-    kept_back: int = 0
-    """Most microbatches whose gradients of weights are put off at once."""
+    deferred: int = 0
+    """Most microbatches whose gradients of weights are deferred at once."""
     adapted: tuple[LinearShape, ...] | None = None
-    """Shapes of linear layers with an adapter, beside which other parameters are frozen."""
+    """Shapes of linear layers with an adapter, next to which other parameters are frozen."""
     whole: tuple[tuple[int, ...], ...] = ()
-    """Shapes of embedding and head, where these are trained beside adapters."""
+    """Shapes of embedding and head, where these are trained alongside adapters."""
     trains_head: bool = False
     """Whether the head is; likewise."""
 
@@ -331,9 +331,9 @@ def memory_estimate(
     is_used = recipe.memory.fused_backward and _backwards(recipe) == 1
     at_work = sum(_layer_at_work(shape, recipe, one) for one in stages)
     loss = sum(_loss_bytes(shape, recipe, one) for one in stages if one.has_last)
-    put_off = sum(_put_off_beside(shape, recipe, one) for one in stages)
+    deferred = sum(_deferred_bytes(shape, recipe, one) for one in stages)
     # The largest weights, of embedding and head, are updated while no layer is at work.
-    freed = loss + at_work + put_off + (0 if recipe.memory.fused_backward else waiting["device"])
+    freed = loss + at_work + deferred + (0 if recipe.memory.fused_backward else waiting["device"])
     return MemoryEstimate(
         weights=weights * width - saved,
         gradients=max(of_gradients, default=0) if is_used else gradients * gradient_width(recipe),
@@ -343,7 +343,7 @@ def memory_estimate(
         ),
         activations=waiting["device"] + at_work,
         loss=loss,
-        put_off=put_off,
+        deferred=deferred,
         update=max(0, update_bytes(recipe, [shard_shape(one, shards) for one in trained]) - freed),
         transfers=sum(_transfer_bytes(shape, recipe, one) for one in stages),
         sent=sum(_sent_bytes(shape, recipe, one) for one in stages),
@@ -400,8 +400,8 @@ def _adapter_bytes(recipe: Recipe, stage: StageShape, again: int = 0) -> int:
     return kept
 
 
-def put_off_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """Return the bytes that are kept of one microbatch while its gradients of weights are put off.
+def deferred_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
+    """Return the bytes that are kept of one microbatch while its gradients of weights are deferred.
 
     Projections of the same input share it. The head is a part of the chunked losses, which compute
     its gradient with their own.
@@ -416,17 +416,17 @@ def put_off_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     return _tokens(recipe) * WIDTHS[recipe.dtype] * values
 
 
-def _put_off_beside(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """Bytes that are put off at most, beyond what microbatches in flight hold at most."""
-    if not stage.kept_back:
+def _deferred_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
+    """Bytes that are deferred at most, beyond what microbatches in flight hold at most."""
+    if not stage.deferred:
         return 0
     microbatches, ahead = recipe.microbatches, stage.in_flight
     saved = 0 if stage.offloads else saved_bytes(shape, recipe, stage)
-    each = put_off_bytes(shape, recipe, stage)
+    each = deferred_bytes(shape, recipe, stage)
     most = 0
-    # Around the backward pass after which there are as many put off, or fewer in flight.
-    for done in {min(stage.kept_back, microbatches - 1), microbatches - ahead, microbatches - 1}:
-        flying, kept = min(ahead, microbatches - done), min(stage.kept_back, done)
+    # Around the backward pass after which there are as many deferred, or fewer in flight.
+    for done in {min(stage.deferred, microbatches - 1), microbatches - ahead, microbatches - 1}:
+        flying, kept = min(ahead, microbatches - done), min(stage.deferred, done)
         most = max(most, flying * saved + kept * each, (flying - 1) * saved + (kept + 1) * each)
     return max(0, most - ahead * saved)
 
@@ -577,7 +577,7 @@ are imported, 375 once its process group is there (measured, torch 2.13)."""
 
 
 class DeviceOverhead(Record, frozen=True):
-    """Bytes that a rank takes of its GPU, or of its node on a CPU, beside its tensors, roughly."""
+    """Bytes that a rank takes of its GPU, or of its node on a CPU, besides its tensors, roughly."""
 
     cuda: int
     nccl: int
@@ -601,7 +601,7 @@ CPU_OVERHEAD = DeviceOverhead(cuda=0, nccl=0, reserve=0, process=PROCESS_BYTES)
 def gpu_overhead(
     recipe: Recipe, layout: Layout, place: int, estimate: MemoryEstimate, *, is_tied: bool
 ) -> DeviceOverhead:
-    """Estimate what a rank takes of its GPU beside its tensors.
+    """Estimate what a rank takes of its GPU besides its tensors.
 
     Args:
         place: of the rank in its pipeline.
@@ -683,10 +683,10 @@ def place_forecast(recipe: Recipe, config: Config, layout: Layout, place: int) -
 
 def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageShape:
     count = len(layout.stages)
-    microbatches, ahead, kept_back = recipe.microbatches, count - index, 0
+    microbatches, ahead, deferred = recipe.microbatches, count - index, 0
     if KINDS[recipe.schedule].is_eager:
         counts = counts_without_links(recipe, count)
-        ahead, kept_back = counts.ahead[index], counts.kept_back[index]
+        ahead, deferred = counts.ahead[index], counts.deferred[index]
     elif recipe.schedule in _KEEP_ALL:
         ahead = microbatches
     is_first, is_last = index == 0, index == layout.last_stage
@@ -702,7 +702,7 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
         in_flight=min(ahead, microbatches),
         loss=fitting_loss(recipe, config["vocab_size"]),
         offloads=recipe.memory.offload_activations,
-        kept_back=kept_back if count > 1 else 0,
+        deferred=deferred if count > 1 else 0,
     )
 
 
@@ -732,7 +732,7 @@ def trains_head(recipe: Recipe, config: Config) -> bool:
 def _trained_whole(
     recipe: Recipe, config: Config, *, is_first: bool, is_last: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Shapes of a stage's embedding and head that are trained in full beside adapters."""
+    """Shapes of a stage's embedding and head that are trained in full next to adapters."""
     if not recipe.trains_adapters:
         return ()
     shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
@@ -766,7 +766,7 @@ def trained_parameters(
     recipe: Recipe, config: Config, layers: int, *, is_first: bool, is_last: bool
 ) -> tuple[tuple[int, ...], ...]:
     """Return the shapes of the parameters of a stage that have gradients: of adapters and of what
-    is trained whole beside them, or all.
+    is trained whole next to them, or all.
     """
     if not recipe.trains_adapters:
         return parameters(config, layers, is_first=is_first, is_last=is_last)

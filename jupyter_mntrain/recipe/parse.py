@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,24 @@ def override_in(raw: dict[str, Any], override: str) -> None:
         table[field] = value.strip()
 
 
-def settle_duration(raw: dict[str, Any]) -> None:
+def _rename(raw: dict[str, Any]) -> None:
+    """Take old names of fields, and say the new ones.
+
+    Raises:
+        RecipeError: both names are given.
+    """
+    for (section, old), new in RENAMED.items():
+        table = raw.get(section)
+        if not isinstance(table, dict) or old not in table:
+            continue
+        if new in table:
+            cause = f"{section}.{old} and {section}.{new} are both given: they are one field"
+            raise RecipeError(cause, fix=f"keep {section}.{new}")
+        table[new] = table.pop(old)
+        warnings.warn(f"{section}.{old} is now {section}.{new}", FutureWarning, stacklevel=2)
+
+
+def resolve_duration(raw: dict[str, Any]) -> None:
     """Leave the steps of a recipe that gives epochs open.
 
     Raises:
@@ -124,6 +142,8 @@ __all__ = [
 TOML_FIX = 'write tables as [section], text in quotes, and each key once: preset = "llama-8m"'
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+RENAMED = {("pipeline", "kept_back"): "deferred"}
+"""Fields by their names before, taken until 1.0."""
 SHAPE_FIELDS = {
     "layers": "num_hidden_layers",
     "hidden_size": "hidden_size",
@@ -172,7 +192,8 @@ def recipe_from(raw: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     """Like :func:`parse_recipe`, from what TOML holds."""
     for override in overrides:
         override_in(raw, override)
-    settle_duration(raw)
+    _rename(raw)
+    resolve_duration(raw)
     try:
         recipe = msgspec.convert(raw, Recipe)
     except msgspec.ValidationError as error:

@@ -36,7 +36,7 @@ class ScheduleKind(NamedTuple):
         is_in_rounds: microbatches are processed in rounds, each of as many as there are ranks.
         splits_backward: gradients of inputs and of weights are computed separately.
         is_eager: the recipe's numbers of microbatches in flight apply.
-        puts_off: gradients of the weights of linear layers are computed later than the rest of a
+        defers: gradients of the weights of linear layers are computed later than the rest of a
             backward pass, which autograd computes as a whole.
     """
 
@@ -47,12 +47,12 @@ class ScheduleKind(NamedTuple):
     is_in_rounds: bool = False
     splits_backward: bool = False
     is_eager: bool = False
-    puts_off: bool = False
+    defers: bool = False
 
 
 KINDS: dict[ScheduleName, ScheduleKind] = {
     "eager-1f1b": ScheduleKind(is_eager=True),
-    "eager-zero-bubble": ScheduleKind(is_eager=True, puts_off=True),
+    "eager-zero-bubble": ScheduleKind(is_eager=True, defers=True),
     "1f1b": ScheduleKind(),
     "gpipe": ScheduleKind(),
     "interleaved-1f1b": ScheduleKind(2, 2, None, is_in_rounds=True),

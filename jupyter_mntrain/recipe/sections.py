@@ -33,7 +33,7 @@ class DataSource(UserRecord, frozen=True):
     """One of several sources of data.
 
     Args:
-        weight: its share of the sequences that are trained on, beside the weights of the others.
+        weight: its share of the sequences that are trained on, next to the weights of the others.
     """
 
     path: Annotated[str, Meta(min_length=1)]
@@ -150,14 +150,14 @@ each in two tensors of half as many; and how often it is there itself."""
 
 
 class AdaptersSection(UserRecord, frozen=True):
-    """LoRA adapters (arXiv 2106.09685), by peft: small matrices beside frozen linear layers.
+    """LoRA adapters (arXiv 2106.09685), by peft: small matrices alongside frozen linear layers.
 
     ``rank`` 0 has none, and trains all weights. A layer's output gets ``alpha`` / ``rank`` times
     that of its adapter; ``alpha`` defaults to twice the rank. ``dropout`` applies to the adapters'
     inputs. ``modules`` is a list of linear layers like ``["q_proj", "v_proj"]``, or
     ``"all-linear"``: all but the output projection. ``quantize_base = "nf4"`` keeps the frozen
     weights of these layers in 4 bits (QLoRA, arXiv 2305.14314), by torchao. ``train_whole`` lists
-    what is trained in full beside adapters, as with peft's ``modules_to_save``: ``embedding`` and
+    what is trained in full next to adapters, as with peft's ``modules_to_save``: ``embedding`` and
     ``head``, of which a tied model has one for both.
     """
 
@@ -179,7 +179,7 @@ class AdaptersSection(UserRecord, frozen=True):
 
     @property
     def quantizes(self) -> bool:
-        """Whether weights beside adapters are kept in 4 bits."""
+        """Whether weights next to adapters are kept in 4 bits."""
         return self.quantize_base != "none"
 
     def trains(self, end: End, *, is_tied: bool) -> bool:
@@ -276,7 +276,7 @@ def dequantizing_bytes(linear: LinearShape, width: int) -> int:
 
 
 def adapter_shapes(rank: int, linear: LinearShape) -> tuple[LinearShape, LinearShape]:
-    """Shapes of the two matrices beside a linear layer."""
+    """Shapes of the two matrices alongside a linear layer."""
     given, taken = linear
     return (rank, taken), (given, rank)
 
@@ -307,13 +307,13 @@ class CheckpointSection(UserRecord, frozen=True):
     """Checkpoints, from which an interrupted run resumes: weights, optimizer, position in the data.
 
     ``directory`` may be shared by all nodes or local to each; each run gets its own folder in it.
-    By default, checkpoints are stored beside the jobs on each node, and stay.
+    By default, checkpoints are stored next to the jobs on each node, and stay.
     ``interval_steps`` 0 saves at the end only. ``interval_minutes`` above 0 takes its place: a
     checkpoint is saved once as many minutes have passed since the last one. So does
     ``failure_hours``, the mean time between failures: then the interval follows from how long a
     save holds training up (Young 1974). ``keep`` is the number of checkpoints to keep, and
-    ``keep_best`` how many of the lowest evaluation losses stay beside them. With ``copies`` 2, each
-    shard also goes to the next node, so that a node may be lost with its disk; in a shared
+    ``keep_best`` how many of the lowest evaluation losses stay next to them. With ``copies`` 2,
+    each shard also goes to the next node, so that a node may be lost with its disk; in a shared
     directory nothing is sent. ``copy_to`` is a directory of durable storage that all nodes share:
     each checkpoint is copied there, into the run's own folder.
     """
@@ -358,7 +358,7 @@ def check_checkpoint(section: CheckpointSection) -> None:
 class OutputSection(UserRecord, frozen=True):
     """The trained model, as a Hugging Face directory that transformers, vLLM and others can load.
 
-    ``directory`` defaults to a folder ``model`` beside the checkpoints. A directory that is not
+    ``directory`` defaults to a folder ``model`` next to the checkpoints. A directory that is not
     empty is refused unless ``replace`` is true, or the same run wrote it. If it is local to each
     node, the head's gets the whole model; with ``gather`` false, each node keeps its own part.
     ``shard_gb`` is the largest size of a file.
@@ -398,7 +398,7 @@ class ReportSection(UserRecord, frozen=True):
     """Reports that rank 0 sends elsewhere: a list in ``to``, ``[]`` for none.
 
     It defaults to ``["tensorboard"]`` if that is installed: event files in the folder
-    ``tensorboard`` beside the checkpoints. ``project`` and ``run_name`` name the run in W&B,
+    ``tensorboard`` next to the checkpoints. ``project`` and ``run_name`` name the run in W&B,
     Trackio and Prometheus; they default to ``mntrain`` and the run's id. Prometheus scrapes
     ``/metrics`` at ``prometheus_address`` on the node of rank 0.
     """
@@ -611,8 +611,8 @@ class PipelineSection(UserRecord, frozen=True):
     ``eager-1f1b`` is 1F1B that sends as many microbatches ahead as the measured links between nodes
     need; on one node it is 1F1B. ``in_flight`` sets that by hand, one number per stage.
     ``eager-zero-bubble`` does so, too, and fills idle time with the gradients of the weights of
-    linear layers, which nobody waits for: ``kept_back`` is how many microbatches' each stage puts
-    off at most, 0 for none.
+    linear layers, which nobody waits for: ``deferred`` is how many microbatches' each stage
+    defers at most, 0 for none.
     ``stages_per_rank`` is 2 for ``zbv`` and ``dualpipev``, 2 or more (default 2) for the other
     schedules with several stages per rank, and otherwise 1. ``split`` is the number of layers of
     each stage.
@@ -623,7 +623,7 @@ class PipelineSection(UserRecord, frozen=True):
     stages_per_rank: Annotated[int, Meta(ge=1, le=64)] | None = None
     split: Literal["auto", "even"] | tuple[Annotated[int, Meta(ge=1, le=1000)], ...] = "auto"
     in_flight: Literal["auto"] | tuple[Annotated[int, Meta(ge=1, le=65536)], ...] = "auto"
-    kept_back: Literal["auto"] | tuple[Annotated[int, Meta(ge=0, le=65536)], ...] = "auto"
+    deferred: Literal["auto"] | tuple[Annotated[int, Meta(ge=0, le=65536)], ...] = "auto"
 
 
 class OptimizerSection(UserRecord, frozen=True):
@@ -824,7 +824,7 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def trains_adapters(self) -> bool:
-        """Whether adapters are trained, and the weights beside them are frozen, except for
+        """Whether adapters are trained, and the weights next to them are frozen, except for
         ``adapters.train_whole``.
         """
         return self.adapters.rank > 0
@@ -868,7 +868,7 @@ CHANGEABLE: Final = frozenset(
         "evaluation.stop_after",
     }
 )
-"""What every step, save and evaluation reads anew, by ``section.field``."""
+"""What every step, save and evaluation reads again, by ``section.field``."""
 
 FIXED: Final = {
     "model": "the model is built before the first step",

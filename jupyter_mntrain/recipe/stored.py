@@ -16,7 +16,7 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 
-# Settled recipe: with values in place of what it leaves to the devices of its job. Pure.
+# Resolved recipe: with values in place of what it leaves to the devices of its job. Pure.
 
 
 AUTOMATIC: Final = (
@@ -30,7 +30,7 @@ PLANNED: Final = (
     "pipeline.microbatches",
     "pipeline.split",
     "pipeline.in_flight",
-    "pipeline.kept_back",
+    "pipeline.deferred",
     "memory.checkpointing",
 )
 """Settings of which ``auto`` depends on the speeds of devices and links, and is planned once per
@@ -39,7 +39,7 @@ job. They change a step's duration and memory, and its losses only by rounding."
 _DECIDED: Final = (*AUTOMATIC, *PLANNED)
 
 
-def settled(recipe: Recipe, chosen: Mapping[str, str]) -> Recipe:
+def resolved(recipe: Recipe, chosen: Mapping[str, str]) -> Recipe:
     """The same recipe with these values in place of ``auto``; what it sets itself stays.
 
     Args:
@@ -76,7 +76,7 @@ def is_open(recipe: Recipe, name: str) -> bool:
 
 
 def values_of(recipe: Recipe) -> dict[str, str]:
-    """The automatic settings of a recipe, as for :func:`settled`; none that is open."""
+    """The automatic settings of a recipe, as for :func:`resolved`; none that is open."""
     found = {}
     for name in _DECIDED:
         section, _, field = name.partition(".")
@@ -90,7 +90,7 @@ def without_plan(recipe: Recipe) -> Recipe:
     """The same recipe with a value for each setting that a plan would decide, where there is none:
     as under torchrun by hand. Microbatches in flight stay open: the trainer measures the links.
     """
-    return settled(
+    return resolved(
         recipe,
         {
             "pipeline.schedule": recipe.schedule,
@@ -105,8 +105,8 @@ def as_trained(recipe: Recipe) -> Recipe:
     """A stored recipe as it was trained with: an older version had ``float32``, float32 masters and
     no compilation where nothing was said.
     """
-    known = settled(recipe, {"model.dtype": "float32", "memory.compile": "false"})
-    return without_plan(settled(known, {"optimizer.precision": known.precision}))
+    known = resolved(recipe, {"model.dtype": "float32", "memory.compile": "false"})
+    return without_plan(resolved(known, {"optimizer.precision": known.precision}))
 
 
 # Stored recipe: that of a job, and the directory of its run's checkpoints.
@@ -136,7 +136,7 @@ def recipe_of(spec: JobSpec) -> Recipe | None:
         RecipeError: it is not valid.
     """
     recipe = written_recipe(spec)
-    return recipe if recipe is None or not spec.chosen else settled(recipe, spec.chosen)
+    return recipe if recipe is None or not spec.chosen else resolved(recipe, spec.chosen)
 
 
 def written_recipe(spec: JobSpec) -> Recipe | None:

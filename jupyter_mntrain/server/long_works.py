@@ -16,7 +16,7 @@ from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.server.shown_checks import Examination
+from jupyter_mntrain.server.shown_checks import DoctorAnswer
 
 ANSWER_S = 1.0
 """How long a request for a remedy, or a first step, of the doctor waits for its end before it says
@@ -31,8 +31,8 @@ class WorkState(Record, frozen=True):
 
     Args:
         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
-        is_over: it has ended, well or with a problem; asking again begins anew.
-        examination: its result, if it has one.
+        is_over: it has ended, well or with a problem; asking again begins again.
+        doctor: its result, if it has one.
     """
 
     doing: str = ""
@@ -40,7 +40,7 @@ class WorkState(Record, frozen=True):
     total: int | None = None
     is_over: bool = False
     problem: Problem | None = None
-    examination: Examination | None = None
+    doctor: DoctorAnswer | None = None
 
 
 Do = Callable[[Progress], WorkState]
@@ -72,7 +72,7 @@ class _Work:
 
 class WorkTurns:
     """Lets one long work of a server run at a time: each takes all that links or GPUs have, and a
-    benchmark beside a push would read too low.
+    benchmark next to a push would read too low.
     """
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ POST    /own-machine/membership              JoinCluster → 201 ChangedMachine
 POST    /own-machine/service                 {} → 201 ChangedMachine
 POST    /own-machine/wheel                   → 201 PackedWheel
 POST    /links/measure                       MeasureLinks → [LinkMeasurement]
-POST    /doctor                              Examine → Examination
+POST    /doctor                              DoctorRequest → DoctorAnswer
 POST    /doctor/remedy                       Remedy → WorkState; begins it, or says how far it is
-POST    /doctor/deep                         Examine, of a job → WorkState, in the same way
+POST    /doctor/deep                         DoctorRequest, of a job → WorkState, in the same way
 POST    /bench                               BeginBench → BenchState; GET only asks, DELETE cancels
 DELETE  /launches/{cluster}                  → 204; gives back the nodes that it waits for
 GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
@@ -58,7 +58,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import STOP_GRACE_S
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.node import Beat
+from jupyter_mntrain.model.records.node import Heartbeat
 from jupyter_mntrain.model.records.node_view import Liveness
 from jupyter_mntrain.model.text.foreign import shown_json
 from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunch
@@ -238,14 +238,14 @@ class NodeSet(Record, frozen=True, tag_field="kind", tag="node"):
     node: NodeEntry
 
 
-class NodeBeat(Record, frozen=True, tag_field="kind", tag="beat"):
+class NodeHeartbeat(Record, frozen=True, tag_field="kind", tag="heartbeat"):
     """A node's heartbeat; the rest of its entry is unchanged."""
 
     seq: int
     key: str
     liveness: Liveness
     last_seen_s: float | None
-    beat: Beat
+    heartbeat: Heartbeat
 
 
 class NodeGone(Record, frozen=True, tag_field="kind", tag="node-gone"):
@@ -292,7 +292,7 @@ ServerMessage = (
     Snapshot
     | StreamResumed
     | NodeSet
-    | NodeBeat
+    | NodeHeartbeat
     | NodeGone
     | JobSet
     | JobGone

@@ -8,7 +8,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
 
 
-class Examine(Record, frozen=True, forbid_unknown_fields=True):
+class DoctorRequest(Record, frozen=True, forbid_unknown_fields=True):
     """Nodes by name; empty = all that answer, and those that are silent; of a job, its own.
 
     Args:
@@ -26,7 +26,7 @@ class CheckTitle(Record, frozen=True):
     title: str
 
 
-class Examination(Record, frozen=True):
+class DoctorAnswer(Record, frozen=True):
     """What the doctor found, and the checks that there are, in their order."""
 
     report: DoctorReport

@@ -26,8 +26,8 @@ from jupyter_mntrain.server.messages import (
     EVENTS_VERSION,
     JobGone,
     JobSet,
-    NodeBeat,
     NodeGone,
+    NodeHeartbeat,
     NodeSet,
     ServerStatus,
     Snapshot,
@@ -224,13 +224,21 @@ class PageUpdates:
     def _tell_node(self, before: NodeEntry | None, entry: NodeEntry) -> None:
         if entry == before:
             return
-        beat = entry.view.beat
-        if before is None or beat is None or _without_beat(before) != _without_beat(entry):
+        heartbeat = entry.view.heartbeat
+        if (
+            before is None
+            or heartbeat is None
+            or _without_heartbeat(before) != _without_heartbeat(entry)
+        ):
             self._tell(NodeSet, node=entry)
             return
         view = entry.view
         self._tell(
-            NodeBeat, key=entry.key, liveness=view.liveness, last_seen_s=view.last_seen_s, beat=beat
+            NodeHeartbeat,
+            key=entry.key,
+            liveness=view.liveness,
+            last_seen_s=view.last_seen_s,
+            heartbeat=heartbeat,
         )
 
     def _look_at_jobs(self) -> None:
@@ -345,6 +353,6 @@ class PageUpdates:
         )
 
 
-def _without_beat(entry: NodeEntry) -> NodeEntry:
-    view = msgspec.structs.replace(entry.view, beat=None, last_seen_s=None, liveness="up")
+def _without_heartbeat(entry: NodeEntry) -> NodeEntry:
+    view = msgspec.structs.replace(entry.view, heartbeat=None, last_seen_s=None, liveness="up")
     return msgspec.structs.replace(entry, view=view)

@@ -40,5 +40,5 @@ def _overlap(old: list[LogLine], new: list[LogLine]) -> int:
 
 
 def _printed(lines: Sequence[LogLine]) -> list[tuple[int | None, str]]:
-    # Not the times: that of the last line is not settled yet.
+    # Not the times: that of the last line is not final yet.
     return [(line.rank, line.text) for line in lines]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import LogLine
 
 LAUNCHER_LINES = 10
-"""Lines of each node's torchrun that are shown beside those of the ranks."""
+"""Lines of each node's torchrun that are shown next to those of the ranks."""
 
 
 def last_lines(lines: Sequence[LogLine], tail: int) -> list[LogLine]:

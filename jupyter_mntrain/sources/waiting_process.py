@@ -23,7 +23,7 @@ LOCKED_WITHIN_S = 1.0
 
 
 def launches_folder() -> Path:
-    """What this user's launches that wait leave beside the book."""
+    """What this user's launches that wait leave next to the book."""
     return kept_folder("state") / LAUNCHES
 
 
@@ -46,7 +46,7 @@ def waiting_for(cluster: str) -> Iterator[None]:
 
 def is_gone(cluster: str) -> bool:
     """Whether the process that waited for these nodes has ended without a word: it was killed, or
-    its machine was started anew. ``False`` also if that is not known, as on another machine: not
+    its machine was started again. ``False`` also if that is not known, as on another machine: not
     every file system that machines share tells of their locks.
     """
     path = lock_file(cluster)

@@ -33,7 +33,7 @@ class LayerKind(UserRecord, frozen=True):
     is_capped: bool = False
     """Whether attention scores are."""
     is_fused: bool = False
-    """Whether values are kept as a part of one matrix's result, with its queries and keys, beside
+    """Whether values are kept as a part of one matrix's result, with its queries and keys, next to
     the copies that rotation makes of these."""
 
 
@@ -102,9 +102,9 @@ def stage_flops_per_token(
     """FLOPs of a pipeline stage of ``layers`` layers for one token, forward and backward.
 
     Args:
-        adapter_values: of a layer's adapters, beside which no gradient of a weight is computed;
+        adapter_values: of a layer's adapters, next to which no gradient of a weight is computed;
             ``None`` where all weights are trained.
-        trains_head: whether the gradient of the head is computed beside adapters.
+        trains_head: whether the gradient of the head is computed alongside adapters.
     """
     head = head_flops_per_token(shape) if has_head else 0.0
     whole = layers * layer_flops_per_token(shape, sequence_length) + head

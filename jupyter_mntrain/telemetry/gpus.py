@@ -16,7 +16,7 @@ import psutil
 
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
-from jupyter_mntrain.model.sources.allotment import read_allotment
+from jupyter_mntrain.model.sources.allocation_limits import read_allocation_limits
 from jupyter_mntrain.telemetry.interfaces import SYSFS
 from jupyter_mntrain.telemetry.kernel_files import kernel_text
 from jupyter_mntrain.telemetry.offered_gpus import visible_gpus, visible_instances
@@ -85,8 +85,8 @@ def has_amd_gpu(sysfs: Path = SYSFS) -> bool:
 
 def gpus_of(environment: Mapping[str, str]) -> GpuReader:
     """A reader of the GPUs that a process with this environment may use."""
-    allotted = read_allotment(environment)
-    return GpuReader(allotted.gpus, is_allotted=allotted.is_scheduled)
+    limits = read_allocation_limits(environment)
+    return GpuReader(limits.gpus, is_scheduled=limits.is_scheduled)
 
 
 class Driver(NamedTuple):
@@ -106,7 +106,7 @@ class GpuReader:
     Args:
         visible: ``CUDA_VISIBLE_DEVICES`` of the process that may use them; ``None``: all GPUs.
         retry_s: interval of trying again.
-        is_allotted: a scheduler has said which are visible.
+        is_scheduled: a scheduler has said which are visible.
         kernel: its release, as ``uname -r`` has it.
     """
 
@@ -115,11 +115,11 @@ class GpuReader:
         visible: str | None = None,
         retry_s: float = RETRY_S,
         *,
-        is_allotted: bool = False,
+        is_scheduled: bool = False,
         kernel: str = platform.release(),
     ) -> None:
         self._kernel = kernel
-        self._visible, self._is_allotted = visible, is_allotted
+        self._visible, self._is_scheduled = visible, is_scheduled
         self._retry_s = retry_s
         self._tried_s = time.monotonic()
         self._nvml: Any = None
@@ -171,7 +171,7 @@ class GpuReader:
             return ()
         if instances := visible_instances(self._visible):
             return self._read_instances(instances)
-        visible = visible_gpus(self._visible, uuids, is_allotted=self._is_allotted)
+        visible = visible_gpus(self._visible, uuids, is_scheduled=self._is_scheduled)
         self.indices = tuple(sorted(visible))
         gpus, lost = [], []
         for index in self.indices:
@@ -258,7 +258,7 @@ class GpuReader:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
     def _jobs(self, handle: Any) -> list[Any]:
-        """Processes that compute, except the desktop's, which draw and use CUDA beside that."""
+        """Processes that compute, except the desktop's, which draw and use CUDA as well."""
         nvml = self._nvml
         drawing = self._optional(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) or ()
         draws = {process.pid for process in drawing}

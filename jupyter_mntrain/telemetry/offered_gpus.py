@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jupyter_mntrain.model.sources.allotment import INSTANCE
+from jupyter_mntrain.model.sources.allocation_limits import INSTANCE
 
 
 def visible_gpus(
-    value: str | None, uuids: Mapping[int, str], *, is_allotted: bool = False
+    value: str | None, uuids: Mapping[int, str], *, is_scheduled: bool = False
 ) -> frozenset[int]:
     """Which GPUs ``CUDA_VISIBLE_DEVICES`` leaves to a process, by index.
 
@@ -20,12 +20,12 @@ def visible_gpus(
     Args:
         value: of the variable; ``None`` if it is not set.
         uuids: of the GPUs that the driver shows, by index.
-        is_allotted: a scheduler has set the variable.
+        is_scheduled: a scheduler has set the variable.
     """
     if value is None:
         return frozenset(uuids)
     entries = [entry.strip() for entry in value.split(",")]
-    if is_allotted and _are_of_the_machine(entries, uuids):
+    if is_scheduled and _are_of_the_machine(entries, uuids):
         return frozenset(uuids)
     found = set()
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Problem file: passes a rank's problem to its agent, beside torchelastic's own error file."""
+"""Problem file: passes a rank's problem to its agent, next to torchelastic's own error file."""
 
 from __future__ import annotations
 

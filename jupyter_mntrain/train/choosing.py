@@ -34,7 +34,7 @@ class _Trained(Record, frozen=True):
     settings: dict[str, str]
 
 
-def settle(
+def resolve_automatic(
     recipe: Recipe,
     world: World,
     chosen: Mapping[str, str] | None,

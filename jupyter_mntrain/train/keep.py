@@ -1,6 +1,6 @@
 """Keep: ``python -m jupyter_mntrain.train.keep`` copies or exports a checkpoint of another run.
 
-Runs beside the job, on the CPUs of the nodes that have the checkpoint.
+Runs next to the job, on the CPUs of the nodes that have the checkpoint.
 """
 
 from __future__ import annotations

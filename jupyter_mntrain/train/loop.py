@@ -23,7 +23,7 @@ from jupyter_mntrain.train.checkpoint.places import directory_of
 from jupyter_mntrain.train.checkpoint.result import TrainResult
 from jupyter_mntrain.train.checkpoint.resuming import begin_checksums
 from jupyter_mntrain.train.checkpoint.saving import Checkpointing
-from jupyter_mntrain.train.choosing import settle
+from jupyter_mntrain.train.choosing import resolve_automatic
 from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.held_memory import check_memory, refuse_full_host
 from jupyter_mntrain.train.model.stages import DTYPES
@@ -78,8 +78,8 @@ def train(
         joining = Tally(recorder.progress, WAITING)
         with join_world(recipe.train.device, recipe.train.timeout_s) as world:
             joining.end()
-            settled = settle(recipe, world, chosen, say=say)
-            return (made_by or Trainer)(settled, world, recorder).run()
+            resolved = resolve_automatic(recipe, world, chosen, say=say)
+            return (made_by or Trainer)(resolved, world, recorder).run()
 
 
 class Trainer:

@@ -39,13 +39,13 @@ def own_seat(
     tools = own_tools(environment)
     if device.type != "cuda":
         return Seat(node=node, tools=tools)
-    lent = environment.get(GPU_MEMORY_VARIABLE)
+    offered = environment.get(GPU_MEMORY_VARIABLE)
     total = torch.cuda.get_device_properties(device).total_memory
     return Seat(
         node=node,
         gpu=f"GPU {device.index}, {torch.cuda.get_device_name(device)}",
         capability=torch.cuda.get_device_capability(device),
-        memory_bytes=total if lent is None else min(total, int(lent)),
+        memory_bytes=total if offered is None else min(total, int(offered)),
         tools=tools,
         has_varlen=has_varlen(),
     )

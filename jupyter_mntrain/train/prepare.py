@@ -379,7 +379,7 @@ def _weights_digests(recipe: Recipe) -> dict[str, str]:
 
 
 def _base_digest(recipe: Recipe) -> dict[str, str]:
-    """Of the model beside whose weights adapters are trained; no checkpoint holds them."""
+    """Of the model next to whose weights adapters are trained; no checkpoint holds them."""
     if not recipe.trains_adapters:
         return {}
     if recipe.model.path is None:

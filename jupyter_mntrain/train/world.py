@@ -129,11 +129,11 @@ def debugging(section: TrainSection) -> Iterator[None]:
 
 
 def _keep_to_lent_memory(device: torch.device) -> None:
-    """Allocate no more of the GPU than its owner lends; CUDA's own context is not counted."""
-    lent = os.environ.get(GPU_MEMORY_VARIABLE)
-    if lent is not None:
+    """Allocate no more of the GPU than its owner offers; CUDA's own context is not counted."""
+    offered = os.environ.get(GPU_MEMORY_VARIABLE)
+    if offered is not None:
         total = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, int(lent) / total), device)
+        torch.cuda.set_per_process_memory_fraction(min(1.0, int(offered) / total), device)
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ def _device(wanted: str, local_rank: int) -> torch.device:
 
 
 def _init(device: torch.device, timeout_s: float, *, is_alone: bool) -> None:
-    # gloo beside NCCL, because reports are exchanged on the CPU.
+    # gloo alongside NCCL, because reports are exchanged on the CPU.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     timeout = timedelta(seconds=timeout_s)
     os.environ.setdefault(HEARTBEAT_VARIABLE, heartbeat_of(timeout_s))

@@ -30,11 +30,11 @@ from jupyter_mntrain.metrics.ranking import Ranking
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
 from jupyter_mntrain.model.records.job import JobSpec, JobState
 from jupyter_mntrain.model.records.leftover import Leftover
-from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, Plan, StepSpans
@@ -168,7 +168,7 @@ Joined = answer(
     warnings=MAYBE_WARNINGS,
     service=(Names, LEFT_OUT),
 )
-Lent = answer("LentNode", Lending, node=str)
+Offered = answer("NodeAvailability", Availability, node=str)
 Done = answer("DoneOnNode", done=str)
 Served = answer("ServedModel", job_id=JobId, url=str, model=str, node=str)
 Generated = answer("GeneratedText", WrittenText, job_id=JobId)
@@ -190,9 +190,9 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
     "upgrade": (Hosts,),
     "agent join": (Joined,),
     "agent run": (Joined,),
-    "agent drain": (Lent,),
-    "agent resume": (Lent,),
-    "agent lend": (Lent,),
+    "agent drain": (Offered,),
+    "agent resume": (Offered,),
+    "agent offer": (Offered,),
     "agent leave": (answer("LeftCluster", left=str),),
     "agent install-service": (Done,),
     "agent remove-service": (Done,),

@@ -47,7 +47,7 @@ def joined_cluster(context: Context, args: Namespace) -> Cluster:
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
     """All nodes, after the time that discovery needs."""
     with context.screen.progress() as progress:
-        return cluster.settled_nodes(progress=progress)
+        return cluster.nodes_when_ready(progress=progress)
 
 
 def named_job(context: Context, args: Namespace, text: str) -> Job:
@@ -120,7 +120,7 @@ def find_job(context: Context, args: Namespace) -> Job:
 def newest(jobs: Sequence[JobView]) -> JobView:
     """The newest one that a person launched, of at least one, newest first.
 
-    What generate, chat, bench and others start beside it is no run to look at, unless there is no
+    What generate, chat, bench and others start next to it is no run to look at, unless there is no
     other.
     """
     return next((one for one in jobs if not one.spec.runs_beside), jobs[0])

@@ -24,7 +24,7 @@ def new_place(directory: Path, told: str) -> Path:
     """Where a verb makes files or folders, as the user named it from a folder.
 
     Raises:
-        SpecError: that folder has been deleted: it is not made anew where nobody looks for it.
+        SpecError: that folder has been deleted: it is not made again where nobody looks for it.
     """
     place = in_home(told)
     if not place.is_absolute() and not directory.is_dir():

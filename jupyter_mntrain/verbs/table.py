@@ -64,7 +64,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "nodes.upgrade", "UpgradeVerb", "give nodes this machine's versions through ssh"
         ),
         "agent": ListedVerb(
-            "nodes.agent", "AgentVerb", "run this machine as a node: join, run, drain, lend, leave"
+            "nodes.agent", "AgentVerb", "run this machine as a node: join, run, drain, offer, leave"
         ),
         "doctor": ListedVerb(
             "nodes.doctor", "DoctorVerb", "look for what keeps nodes or a launch from training"
@@ -166,11 +166,11 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
         "compare": ListedVerb(
             "watching.compare",
             "CompareVerb",
-            "show jobs beside each other: figures, and settings that differ",
+            "show jobs side by side: figures, and settings that differ",
         ),
         "plot": ListedVerb("watching.plot", "PlotVerb", "draw the current picture of a job"),
         "trace": ListedVerb(
-            "watching.trace", "TraceVerb", "draw a recorded step of a job beside the predicted one"
+            "watching.trace", "TraceVerb", "draw a recorded step of a job next to the predicted one"
         ),
         "tensorboard": ListedVerb(
             "watching.tensorboard", "TensorBoardVerb", "show jobs in TensorBoard"
@@ -250,6 +250,7 @@ VERBS: Final[Mapping[str, ListedVerb]] = {
 RENAMED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("dry-run",): ("launch", "--dry-run"),
     ("recipe", "show"): ("settings",),
+    ("agent", "offer"): ("agent", "offer"),
 }
 """Commands by their names before, taken until 1.0."""
 

@@ -40,10 +40,10 @@ class RankMemory(Record, frozen=True):
     """Memory that one rank needs, and what its GPU has for it.
 
     Args:
-        gpu_bytes: free memory of its GPU, as of the node's last heartbeat and as far as it is lent;
-            ``None`` on a CPU, and where the node has not told.
+        gpu_bytes: free memory of its GPU, as of the node's last heartbeat and as far as it is
+            offered; ``None`` on a CPU, and where the node has not told.
         gpu: the GPU, for people; empty likewise.
-        overhead: what it takes of its GPU, or of its node on a CPU, beside its tensors.
+        overhead: what it takes of its GPU, or of its node on a CPU, besides its tensors.
         host_bytes: free memory of its node, for all of its ranks; ``None`` where it has not told.
         is_unified: its GPU's memory is its node's: what both need is counted together.
     """
@@ -103,7 +103,7 @@ def rank_memory(
     found: list[RankMemory] = []
     for participant in participants:
         info = nodes.get(participant.node)
-        sizes = {} if info is None else lent_memory(info, shares=participant.shares_gpus)
+        sizes = {} if info is None else offered_memory(info, shares=participant.shares_gpus)
         cards = {one.index: one for one in info.inventory.gpus} if info else {}
         for local in range(participant.nproc):
             place = grid.place_of(len(found))
@@ -129,15 +129,17 @@ def rank_memory(
     return found
 
 
-def lent_memory(node: NodeInfo, *, shares: bool = False) -> dict[int, int]:
-    """Free memory of each GPU, as far as a node's owner lends it, by index.
+def offered_memory(node: NodeInfo, *, shares: bool = False) -> dict[int, int]:
+    """Free memory of each GPU, as far as a node's owner offers it, by index.
 
     Args:
         shares: while others compute there. What a job of this cluster leased, it ends before.
     """
     leased = node.leased_gpus
     return {
-        gpu.index: node.lending.memory_of(gpu.free_bytes(shares=shares and gpu.index not in leased))
+        gpu.index: node.availability.memory_of(
+            gpu.free_bytes(shares=shares and gpu.index not in leased)
+        )
         for gpu in node.inventory.gpus
     }
 

@@ -274,7 +274,7 @@ def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str
 
     Args:
         what: what the file should be, for people.
-        known: names that could have been meant, besides the files beside it.
+        known: names that could have been meant, besides the files next to it.
 
     Raises:
         SpecError: it cannot be read.

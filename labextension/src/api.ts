@@ -14,7 +14,7 @@ import type {
   JobRemoval,
   JobSeries,
   CheckpointChange,
-  Examination,
+  DoctorAnswer,
   JobSettings,
   JobTrace,
   LabelJob,
@@ -125,7 +125,7 @@ export class Api {
   examine(
     nodes: ReadonlyArray<string>,
     job: string | null = null
-  ): Promise<Examination> {
+  ): Promise<DoctorAnswer> {
     return this.request('POST', 'doctor', { nodes, job });
   }
 

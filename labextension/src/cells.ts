@@ -14,13 +14,13 @@ const FIRST = 'quick-check';
 /** Names that are safe in a line magic. Others are never written into a cell. */
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-/** Default number of processes on a node: one per GPU that is lent, at least one. */
+/** Default number of processes on a node: one per GPU that is offered, at least one. */
 function processes(node: NodeEntry): number {
-  const { inventory, lending } = node.view.info ?? {};
-  const lent = inventory?.gpus.filter(
-    gpu => lending?.gpus?.includes(gpu.index) ?? true
+  const { inventory, availability } = node.view.info ?? {};
+  const offered = inventory?.gpus.filter(
+    gpu => availability?.gpus?.includes(gpu.index) ?? true
   );
-  return Math.max(1, lent?.length ?? 0);
+  return Math.max(1, offered?.length ?? 0);
 }
 
 /** Panel for a file, by its path from the notebook's folder. */

@@ -302,7 +302,7 @@ function age(secondsAgo: number): string {
 /** What disturbed the measurement of a link. */
 const CONDITIONS: Partial<Record<string, string>> = {
   'beside a job': 'beside a job',
-  'starved of CPU': 'while short of CPU'
+  'short of CPU': 'while short of CPU'
 };
 
 /** Of one link or several, and how it is known: 941 Mbit/s, measured 3 days ago, beside a job. */

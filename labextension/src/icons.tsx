@@ -1,4 +1,4 @@
-/** Icons. Always beside a word. */
+/** Icons. Always next to a word. */
 
 import { LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';

@@ -93,7 +93,7 @@ export type Kind =
   | "not-an-agent"
   | "not-installed"
   | "not-joined"
-  | "not-lent"
+  | "not-offered"
   | "not-started"
   | "not-trusted"
   | "old-driver"
@@ -157,7 +157,7 @@ export type ServerMessage =
   | Snapshot
   | StreamResumed
   | NodeSet
-  | NodeBeat
+  | NodeHeartbeat
   | NodeGone
   | JobSet
   | JobGone
@@ -190,9 +190,9 @@ export interface Everything {
   MeasuredLayer?: MeasuredLayer;
   AchievedRate?: AchievedRate;
   LeaseInfo?: LeaseInfo;
-  Lending?: Lending;
+  Availability?: Availability;
   Drain?: Drain;
-  Beat?: Beat;
+  Heartbeat?: Heartbeat;
   InterfaceRate?: InterfaceRate;
   Divergence?: Divergence;
   JobEntry?: JobEntry;
@@ -225,7 +225,7 @@ export interface Everything {
   WaitingLaunch?: WaitingLaunch;
   StreamResumed?: StreamResumed;
   NodeSet?: NodeSet;
-  NodeBeat?: NodeBeat;
+  NodeHeartbeat?: NodeHeartbeat;
   NodeGone?: NodeGone;
   JobSet?: JobSet;
   JobGone?: JobGone;
@@ -263,12 +263,12 @@ export interface Everything {
   Transport?: Transport;
   SizeFigures?: SizeFigures;
   PairFigures?: PairFigures;
-  Examination?: Examination;
+  DoctorAnswer?: DoctorAnswer;
   DoctorReport?: DoctorReport;
   Finding?: Finding;
   Remedy?: Remedy;
   CheckTitle?: CheckTitle;
-  Examine?: Examine;
+  DoctorRequest?: DoctorRequest;
   WorkState?: WorkState;
   ChangedMachine?: ChangedMachine;
   PackedWheel?: PackedWheel;
@@ -404,7 +404,7 @@ export interface NodeEntry {
  *         address: ``host:port`` that the driver uses.
  *         found_by: how the address became known first.
  *         info: newest information; ``None`` until it has answered once.
- *         beat: newest heartbeat.
+ *         heartbeat: newest heartbeat.
  *         last_seen_s: Unix time of its last message.
  *         problem: why it cannot be used, or why it is silent.
  *         is_conflict: another agent claims the same node id; neither can take part in a job.
@@ -419,7 +419,7 @@ export interface NodeView {
   found_by: "job" | "mdns" | "remembered" | "typed";
   liveness: "connecting" | "lost" | "suspect" | "up";
   info?: NodeInfo | null;
-  beat?: Beat | null;
+  heartbeat?: Heartbeat | null;
   last_seen_s?: number | null;
   problem?: Problem | null;
   is_conflict?: boolean;
@@ -448,7 +448,7 @@ export interface NodeInfo {
   python?: string;
   jobs_directory?: string;
   problem?: Problem | null;
-  lending?: Lending;
+  availability?: Availability;
 }
 /**
  * Hardware and software of a node; at most one heartbeat old.
@@ -757,7 +757,7 @@ export interface LeaseInfo {
   expires_s: number | null;
 }
 /**
- * What a node lends. By default everything, always.
+ * What a node offers. By default everything, always.
  *
  *     Args:
  *         hours: like ``Mon-Fri 19:00-07:00``, in the node's local time; empty = always.
@@ -767,9 +767,9 @@ export interface LeaseInfo {
  *         drain: ``None`` if it takes jobs.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "Lending".
+ * via the `definition` "Availability".
  */
-export interface Lending {
+export interface Availability {
   hours?: string;
   is_strict?: boolean;
   gpus?: number[] | null;
@@ -797,10 +797,10 @@ export interface Drain {
  * Heartbeat: sent on every stream once a second, with current usage.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "Beat".
+ * via the `definition` "Heartbeat".
  */
-export interface Beat {
-  kind: "beat";
+export interface Heartbeat {
+  kind: "heartbeat";
   time_s: number;
   interfaces: InterfaceRate[];
   gpus?: Gpu[];
@@ -1599,15 +1599,15 @@ export interface NodeSet {
  * A node's heartbeat; the rest of its entry is unchanged.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "NodeBeat".
+ * via the `definition` "NodeHeartbeat".
  */
-export interface NodeBeat {
-  kind: "beat";
+export interface NodeHeartbeat {
+  kind: "heartbeat";
   seq: number;
   key: string;
   liveness: "connecting" | "lost" | "suspect" | "up";
   last_seen_s: number | null;
-  beat: Beat;
+  heartbeat: Heartbeat;
 }
 /**
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -2397,9 +2397,9 @@ export interface PairFigures {
  * What the doctor found, and the checks that there are, in their order.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "Examination".
+ * via the `definition` "DoctorAnswer".
  */
-export interface Examination {
+export interface DoctorAnswer {
   report: DoctorReport;
   checks: CheckTitle[];
 }
@@ -2482,9 +2482,9 @@ export interface CheckTitle {
  *         job: also look for what it reads and writes.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "Examine".
+ * via the `definition` "DoctorRequest".
  */
-export interface Examine {
+export interface DoctorRequest {
   nodes?: string[];
   job?: string | null;
 }
@@ -2505,7 +2505,7 @@ export interface WorkState {
   total?: number | null;
   is_over?: boolean;
   problem?: Problem | null;
-  examination?: Examination | null;
+  examination?: DoctorAnswer | null;
 }
 /**
  * What the server's own machine is now.

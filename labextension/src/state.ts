@@ -46,11 +46,11 @@ export function reduce(state: IState, message: ServerMessage): IState {
     case 'node':
       nodes.set(message.node.key, message.node);
       return { ...state, seq: message.seq, nodes };
-    case 'beat': {
-      const { seq, key, liveness, last_seen_s, beat } = message;
+    case 'heartbeat': {
+      const { seq, key, liveness, last_seen_s, heartbeat } = message;
       const node = nodes.get(key);
       if (node) {
-        const view = { ...node.view, liveness, last_seen_s, beat };
+        const view = { ...node.view, liveness, last_seen_s, heartbeat };
         nodes.set(key, { ...node, view });
       }
       return { ...state, seq, nodes };

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def check_named(version: str, root: Path) -> None:
-    """Refuse a commit without the tag of this version or its date, or with changes beside it."""
+    """Refuse a commit without the tag of this version or its date, or with changes next to it."""
     git = ["git", "-C", str(root)]
     tags = subprocess.run(
         [*git, "tag", "--points-at", "HEAD"], capture_output=True, text=True, check=True

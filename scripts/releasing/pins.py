@@ -4,11 +4,10 @@ pip refuses every file that has another: ``pip install --require-hashes -r requi
 torch is not among them, nor what comes with it: which build is right depends on the machine's
 driver.
 
-``python -m scripts.releasing.pins`` writes the file anew after versions in ``constraints.txt`` have
-changed, by uv in an environment of its own: uv takes hashes from the index, and downloads no files
-(those of torch alone, for all platforms, are many gigabytes). ``UV_DEFAULT_INDEX`` names another
-index.
-"""
+``python -m scripts.releasing.pins`` writes the file again after versions in ``constraints.txt``
+have changed, by uv in an environment of its own: uv takes hashes from the index, and downloads no
+files (those of torch alone, for all platforms, are many gigabytes). ``UV_DEFAULT_INDEX`` names
+another index."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ napoleon_numpy_docstring = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "jupyter_mntrain"
-# Of a section with one page there is nothing to list beside it.
+# Of a section with one page there is nothing to list next to it.
 html_sidebars: dict[str, list[str]] = {
     str(place(section.pages[0]).with_suffix("")): []
     for section in sections((Path(__file__).parents[2] / INDEX).read_text())

@@ -2,7 +2,7 @@
 
 An agent has torch imported when a driver first looks at it, and keeps the answer in its state
 directory until something is installed. Nearly every file of tests has agents of its own, whose
-first launch would wait for it anew. Those of the demo, SLURM and ``test_install.py`` begin with
+first launch would wait for it again. Those of the demo, SLURM and ``test_install.py`` begin with
 nothing.
 """
 

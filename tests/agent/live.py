@@ -57,7 +57,7 @@ def free_port(address: str) -> int:
 
 def free_range(address: str, count: int) -> int:
     """The first of so many free ports in a row, below those that systems give out by themselves:
-    no test beside this one gets one of them meanwhile."""
+    no test next to this one gets one of them meanwhile."""
     for first in range(20_000 + os.getpid() % 100 * 100, 32_000, count):
         with ExitStack() as held:
             try:
@@ -97,7 +97,7 @@ class LiveAgent:
         core: it may use, with all that it starts, also when it is started again: ranks that
             each count on all cores spin while they wait for one another's threads.
         under: a command that runs it, in the same process.
-        environment: beside this process's own.
+        environment: next to this process's own.
         """
         settings = Settings(
             name=self.name,

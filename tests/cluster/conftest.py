@@ -52,7 +52,7 @@ def python() -> str:
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory, python: str) -> Iterator[list[LiveAgent]]:
     """Two real ones, for all tests of a file."""
-    # Addresses of this run's own: what runs beside it, here or elsewhere, is told apart.
+    # Addresses of this run's own: what runs alongside it, here or elsewhere, is told apart.
     network = f"127.{150 + os.getpid() % 100}.{secrets.randbelow(250)}"
     with two_agents(network, tmp_path_factory.mktemp("state"), "test", python=python) as made:
         yield made

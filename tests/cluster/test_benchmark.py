@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark, bench_spec
+from jupyter_mntrain.cluster.diagnostics.benchmark import ClusterBenchmark, bench_spec
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.doctor.benchmark import OPERATIONS, BenchReport
 from jupyter_mntrain.model.records.job import Participant

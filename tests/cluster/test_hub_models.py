@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.examination.doctor import _with_model
+from jupyter_mntrain.cluster.diagnostics.doctor import _with_model
 from jupyter_mntrain.cluster.files.hub_models import PATH, bring_hub_model, with_hub_commit
 from jupyter_mntrain.families.hub_fetching import HubReport
 from jupyter_mntrain.launch.files.hub_names import HubId

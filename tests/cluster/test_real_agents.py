@@ -28,7 +28,7 @@ from tests.wording import says, wording
 pytestmark = pytest.mark.slow
 
 JOB_S = 240.0
-"""For a small job from launch to end, with torch imported anew by five processes."""
+"""For a small job from launch to end, with torch imported again by five processes."""
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_agents_are_found_by_multicast_alone(agents: list[LiveAgent]) -> None:
     trusted.become_driver(clusters_directory() / "mine", of=Authority.make("mine"))
     ours = {f"{agent.name} of {agent.cluster}" for agent in agents}
     with Cluster("mine") as other:
-        # Beside agents of tests that run now.
+        # Next to agents of tests that run now.
         wait_for(lambda: ours <= set(other.discovery.strangers))
         assert other.nodes() == ()
 

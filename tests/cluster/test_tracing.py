@@ -1,4 +1,4 @@
-"""``trace``: a job of two nodes keeps its plan, and shows a step of its own beside it."""
+"""``trace``: a job of two nodes keeps its plan, and shows a step of its own next to it."""
 
 from __future__ import annotations
 

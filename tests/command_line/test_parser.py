@@ -77,7 +77,7 @@ def test_a_value_may_begin_with_a_minus(parser: Parser) -> None:
 
 def test_a_repeatable_option_adds_up(parser: Parser) -> None:
     assert parsed(parser, "a.toml -m x --member y:1 -m x").member == ["x", "y:1", "x"]
-    assert parsed(parser, "a.toml").member == [], "the next command starts anew"
+    assert parsed(parser, "a.toml").member == [], "the next command starts again"
 
 
 def test_what_the_namespace_holds_stays_where_no_word_changes_it(parser: Parser) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Examined
+from jupyter_mntrain.doctor.check import Case, CheckedNode
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.doctor.hardware import GpuSetup, Hardware, NetworkCard
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
@@ -36,7 +36,7 @@ def healthy() -> Case:
 def changed(case: Case, at: int = 1, **fields: Any) -> Case:
     """The same, except for these facts of one node."""
 
-    def change(node: Examined) -> Examined:
+    def change(node: CheckedNode) -> CheckedNode:
         assert node.facts is not None
         return msgspec.structs.replace(node, facts=msgspec.structs.replace(node.facts, **fields))
 
@@ -56,7 +56,7 @@ def with_path(case: Case, use: PathUse, at: int = 1, **fields: Any) -> Case:
 def with_inventory(case: Case, at: int = 1, **fields: Any) -> Case:
     """The same, except for what one node is."""
 
-    def change(node: Examined) -> Examined:
+    def change(node: CheckedNode) -> CheckedNode:
         inventory = msgspec.structs.replace(node.info.inventory, **fields)
         info = msgspec.structs.replace(node.info, inventory=inventory)
         return msgspec.structs.replace(node, info=info)
@@ -114,7 +114,7 @@ def with_gpus(case: Case, at: int = 1, *, count: int = 2, **fields: Any) -> Case
     return with_hardware(changed(case, at, gpus=health, loaded=loaded_on_gpus()), at, gpus=setups)
 
 
-def with_node(case: Case, change: Callable[[Examined], Examined], at: int = 1) -> Case:
+def with_node(case: Case, change: Callable[[CheckedNode], CheckedNode], at: int = 1) -> Case:
     nodes = [change(node) if i == at else node for i, node in enumerate(case.nodes)]
     return msgspec.structs.replace(case, nodes=tuple(nodes))
 
@@ -132,8 +132,8 @@ def path(use: PathUse, where: str, *, free: int = 200 * GB, file_system: str = "
     )
 
 
-def _node(number: int) -> Examined:
-    return Examined(info=_info(number), facts=healthy_facts(number), clock_error_s=0.01)
+def _node(number: int) -> CheckedNode:
+    return CheckedNode(info=_info(number), facts=healthy_facts(number), clock_error_s=0.01)
 
 
 def _info(number: int) -> NodeInfo:

@@ -119,12 +119,12 @@ def test_nothing_is_said_of_a_job_of_this_cluster():
     assert levels(case) == {"passed", "slows"}
     lease = LeaseInfo(job_id=JobId("1"), attempt=1, gpus=(0,), port=None, expires_s=None)
 
-    def lent(node):
+    def offered(node):
         return msgspec.structs.replace(
             node, info=msgspec.structs.replace(node.info, leases=(lease,))
         )
 
-    assert levels(with_node(case, lent)) == {"passed"}
+    assert levels(with_node(case, offered)) == {"passed"}
 
 
 def test_a_job_that_wants_no_gpu_is_not_stopped_by_their_driver():

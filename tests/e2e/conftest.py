@@ -129,5 +129,5 @@ def start(
 
 @pytest.fixture(scope="session")
 def mntrain() -> str:
-    """The command, as installed beside this interpreter."""
+    """The command, as installed next to this interpreter."""
     return str(Path(sys.executable).with_name("mntrain"))

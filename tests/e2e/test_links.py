@@ -59,7 +59,7 @@ def test_each_direction_is_measured_and_kept_by_its_sender(driver: Host, mntrain
     links = {link["sender"]: link for link in measured(driver, mntrain)}
     for sender, link in links.items():
         assert link["capacity"]["bytes_per_s"] == expected(sender)
-        assert link["capacity"]["condition"] in ("alone", "starved of CPU"), "whatever else runs"
+        assert link["capacity"]["condition"] in ("alone", "short of CPU"), "whatever else runs"
     assert (links["node1"]["receiver"], links["node2"]["receiver"]) == ("node2", "node1")
     for node in ours(driver, mntrain, "nodes"):
         interfaces = {one["name"]: one for one in node["info"]["inventory"]["interfaces"]}

@@ -17,7 +17,7 @@ from tests.waiting import until
 __all__ = ["mntrain"]
 
 MENDED_S = 60.0
-"""A lab that needs longer to be whole again, after a test that failed, is made anew."""
+"""A lab that needs longer to be whole again, after a test that failed, is made again."""
 
 
 class Benches:

@@ -2,7 +2,7 @@
 
 ``python -m tests.faults.false_alarms --minutes 60 --load 2`` runs three jobs in turn on a simulated
 cluster: the trainer with saves and evaluations, an own script with a Recorder, and one without.
-Other programs compute beside them, in bursts. Prints every problem that the driver shows.
+Other programs compute alongside them, in bursts. Prints every problem that the driver shows.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def watch(minutes: float) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--load", type=int, default=2, help="number of programs beside the jobs")
+    parser.add_argument("--load", type=int, default=2, help="number of programs alongside the jobs")
     options = parser.parse_args()
     if (why_not := missing()) is not None:
         sys.stderr.write(f"no simulated cluster: {why_not}\n")
@@ -139,7 +139,7 @@ def main() -> int:
     alarms = watch(options.minutes)
     for one in load:
         one.terminate()
-    print(f"{alarms} alarms in {options.minutes:g} minutes beside {options.load} programs")
+    print(f"{alarms} alarms in {options.minutes:g} minutes next to {options.load} programs")
     return bool(alarms)
 
 

@@ -7,8 +7,8 @@ checks what has to hold: no checkpoint is lost or changed, the newest one is res
 line of a rank is missing from the journal, every command ends with words, two drivers and the one
 that has watched all the time tell the same, and once the job has ended no process and no lease is
 left. Needs root, as all simulated hosts do. Prints a line per round, and what was there where one
-failed; rounds that are in the file already are not played again (``killed.ndjson`` beside this file
-has those that were played: give a copy of it as ``--file``)."""
+failed; rounds that are in the file already are not played again (``killed.ndjson`` next to this
+file has those that were played: give a copy of it as ``--file``)."""
 
 from __future__ import annotations
 

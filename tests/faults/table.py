@@ -40,7 +40,7 @@ With `--stories` it plays faults that follow one another, as they were written d
 `--sequences` as they are drawn; `python -m tests.faults.killed` ends parts of the program at any
 moment. With `--page` each writes what it has measured to this page.
 
-In an hour of normal training beside two programs that compute in bursts, nothing was said:
+In an hour of normal training alongside two programs that compute in bursts, nothing was said:
 `python -m tests.faults.false_alarms --minutes 60 --load 2` runs a recipe with saves and
 evaluations, a script with a Recorder and one without, in turn.
 """

@@ -1,4 +1,4 @@
-"""Timeline: recorded spans of a step beside what the profiler saw the card do.
+"""Timeline: recorded spans of a step alongside what the profiler saw the card do.
 
 Spans are taken between CUDA events. Behind each, while a step is looked at, a marker is queued: a
 kernel that does nothing, by which the profiler's clock tells when the card passed the event. A card
@@ -93,7 +93,7 @@ def beside_kernels(spans: Sequence[Span], marks: int, kernels: Iterable[Kernel])
 
 
 def _united(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Join intervals, in order of begin, that overlap: streams run beside one another."""
+    """Join intervals, in order of begin, that overlap: streams run alongside one another."""
     joined: list[tuple[float, float]] = []
     for begin, end in intervals:
         if joined and begin <= joined[-1][1]:

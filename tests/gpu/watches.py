@@ -162,7 +162,7 @@ def our_place() -> str:
 
 @contextmanager
 def profile(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Kernels of one step, its spans beside them, and the estimate of the memory."""
+    """Kernels of one step, its spans next to them, and the estimate of the memory."""
     import torch
 
     from jupyter_mntrain.train.loop import Trainer

@@ -1,4 +1,5 @@
-"""Kept connections: used again, opened anew once the other side has closed them, and broken off."""
+"""Kept connections: used again, opened again once the other side has closed them, and broken
+off."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
 from jupyter_mntrain.sources.kubernetes.kubernetes_source import KubernetesSource
 from tests.kubernetes_lab.control import QUEUE
-from tests.slurm_lab.meeting import MEETING
+from tests.slurm_lab.rendezvous import RENDEZVOUS
 from tests.waiting import until
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ NODES = 2
 
 # Each step's value depends on the one before: whoever goes on from another step has others.
 SCRIPT = (
-    MEETING
+    RENDEZVOUS
     + """
 from pathlib import Path
 from jupyter_mntrain import ControlReader, Recorder

@@ -1,4 +1,4 @@
-"""Job series: every number is computed by hand beside it, and none is lost."""
+"""Job series: every number is computed by hand next to it, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job summary: every number is computed by hand beside it."""
+"""Job summary: every number is computed by hand next to it."""
 
 from __future__ import annotations
 

@@ -61,22 +61,22 @@ def test_the_page_of_settings_says_which_program_reads_each_section():
 
 
 def test_a_file_changes_what_it_names_and_nothing_else(own_file):
-    own_file.write_text('[cluster]\nsettle_s = "1 min"\n\n[limits]\nbody_bytes = "1.5 GiB"\n')
+    own_file.write_text('[cluster]\ndiscovery_s = "1 min"\n\n[limits]\nbody_bytes = "1.5 GiB"\n')
     found = loaded(own_file)
     assert found.error is None
-    assert found.by_key["cluster.settle_s"].value == 60.0
-    assert found.by_key["cluster.settle_s"].source == str(own_file)
+    assert found.by_key["cluster.discovery_s"].value == 60.0
+    assert found.by_key["cluster.discovery_s"].source == str(own_file)
     assert found.by_key["limits.body_bytes"].value == 3 << 29
     assert found.by_key["limits.body_bytes"].text == "1536 MiB"
     changed = [key for key, one in found.by_key.items() if one.source != tunables.DEFAULT]
-    assert changed == ["cluster.settle_s", "limits.body_bytes"]
+    assert changed == ["cluster.discovery_s", "limits.body_bytes"]
 
 
 def test_the_environment_wins_over_the_file(own_file):
-    own_file.write_text("[cluster]\nsettle_s = 60\n")
-    found = loaded(own_file, MNTRAIN_CLUSTER_SETTLE_S="7", MNTRAIN_AGENT_JOBS_KEPT="5")
-    assert found.by_key["cluster.settle_s"].value == 7.0
-    assert found.by_key["cluster.settle_s"].source == "$MNTRAIN_CLUSTER_SETTLE_S"
+    own_file.write_text("[cluster]\ndiscovery_s = 60\n")
+    found = loaded(own_file, MNTRAIN_CLUSTER_DISCOVERY_S="7", MNTRAIN_AGENT_JOBS_KEPT="5")
+    assert found.by_key["cluster.discovery_s"].value == 7.0
+    assert found.by_key["cluster.discovery_s"].source == "$MNTRAIN_CLUSTER_DISCOVERY_S"
     assert found.by_key["agent.jobs_kept"].value == 5
 
 
@@ -84,14 +84,20 @@ def test_the_environment_wins_over_the_file(own_file):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[cluster]\nsetle_s = 3\n", r"cluster\.setle_s is not a setting .*cluster\.settle_s"),
-        ("[clutser]\nsettle_s = 3\n", r"clutser\.settle_s is not a setting .*cluster\.settle_s"),
-        ("settle_s = 3\n", r"settle_s is not a setting"),
-        ('[cluster]\nsettle_s = "soon"\n', "'soon' is not a duration; write it like"),
-        ("[cluster]\nsettle_s = true\n", "True is not a number"),
-        ("[cluster]\nsettle_s = [3]\n", "is not a number"),
-        ("[cluster]\nsettle_s = -1\n", "-1 is not from 0.001 to 1e"),
-        ("[cluster]\nsettle_s = nan\n", "nan is not from"),
+        (
+            "[cluster]\ndiscvery_s = 3\n",
+            r"cluster\.discvery_s is not a setting .*cluster\.discovery_s",
+        ),
+        (
+            "[clutser]\ndiscovery_s = 3\n",
+            r"clutser\.discovery_s is not a setting .*cluster\.discovery_s",
+        ),
+        ("discovery_s = 3\n", r"discovery_s is not a setting"),
+        ('[cluster]\ndiscovery_s = "soon"\n', "'soon' is not a duration; write it like"),
+        ("[cluster]\ndiscovery_s = true\n", "True is not a number"),
+        ("[cluster]\ndiscovery_s = [3]\n", "is not a number"),
+        ("[cluster]\ndiscovery_s = -1\n", "-1 is not from 0.001 to 1e"),
+        ("[cluster]\ndiscovery_s = nan\n", "nan is not from"),
         ("[agent]\njobs_kept = 0\n", "0 is not from 1 to"),
         ("[agent]\njobs_kept = 1.5\n", "1.5 is not a whole number"),
         ("[agent]\njobs_kept = nan\n", "nan is not a whole number"),
@@ -117,7 +123,7 @@ def test_a_file_of_another_encoding_is_told_to_be_saved_as_utf_8(own_file):
 
 def test_a_misspelled_variable_is_refused_with_the_nearest():
     error = loaded(MNTRAIN_CLUSTER_SETLE_S="3").error
-    assert "use MNTRAIN_CLUSTER_SETTLE_S" in str(error)
+    assert "use MNTRAIN_CLUSTER_DISCOVERY_S" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -137,13 +143,13 @@ def test_a_named_file_must_exist_and_the_usual_one_need_not(own_file):
     "command", [["-m", "jupyter_mntrain.cli", "jobs"], ["-m", "jupyter_mntrain.agent", "run"]]
 )
 def test_programs_refuse_to_start_with_a_mistake(command, tmp_path):
-    environment = {"MNTRAIN_CLUSTER_SETTLE_S": "soon", "HOME": str(tmp_path)}
+    environment = {"MNTRAIN_CLUSTER_DISCOVERY_S": "soon", "HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == SpecError.exit_code
     assert done.stderr.count("\n") == 1
-    assert "$MNTRAIN_CLUSTER_SETTLE_S: 'soon' is not a duration" in done.stderr
+    assert "$MNTRAIN_CLUSTER_DISCOVERY_S: 'soon' is not a duration" in done.stderr
 
 
 def test_what_a_module_takes_is_what_was_set(tmp_path):

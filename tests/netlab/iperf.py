@@ -1,4 +1,4 @@
-"""iperf3 beside the link probe, between two hosts of a lab, each in processes of its own."""
+"""iperf3 next to the link probe, between two hosts of a lab, each in processes of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Link probe, against the known rates of the lab's token buckets, and beside iperf3."""
+"""Link probe, against the known rates of the lab's token buckets, and next to iperf3."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Notebook:
         return captured.stdout
 
     def run(self, code: str) -> Any:
-        """The result of a cell, with ``outputs``, ``stdout`` and ``stderr`` beside it."""
+        """The result of a cell, with ``outputs``, ``stdout`` and ``stderr`` next to it."""
         with capture_output() as captured:
             result = self.shell.run_cell(code, store_history=True)
         result.outputs = captured.outputs

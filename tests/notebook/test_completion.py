@@ -103,11 +103,11 @@ def test_actions_of_a_verb_and_their_options(offers):
     assert offers("%mntrain driver re") == ["restore", "revoke"]
     assert {"join", "run", "install-service"} <= set(offers("%mntrain agent "))
     assert offers("%mntrain agent join --li") == ["--link-capacity", "--listen"]
-    assert offers("%mntrain --cluster mine agent le") == ["leave", "lend"]
+    assert offers("%mntrain --cluster mine agent le") == ["leave", "offer"]
 
 
 def test_settings(offers):
-    assert offers("%mntrain config cluster.se") == ["cluster.settle_s"]
+    assert offers("%mntrain config cluster.di") == ["cluster.discovery_s"]
 
 
 def test_nothing_is_offered_that_would_end_the_line_or_look_different(offers, tmp_path):

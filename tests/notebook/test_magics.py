@@ -212,7 +212,7 @@ class RequestedKernel:
 @pytest.mark.parametrize(
     ("kernel", "ends_with_words"),
     [
-        (RequestedKernel(asks=True), True),  # jupyter console: it shows no output anew
+        (RequestedKernel(asks=True), True),  # jupyter console: it shows no output again
         (RequestedKernel(asks=True, cellId="7f3a"), False),
         (RequestedKernel(asks=False), False),  # papermill
     ],

@@ -18,7 +18,7 @@ from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until
 
 JOB_S = 240.0
-"""For a small job from launch to end: three processes that import torch and a library anew."""
+"""For a small job from launch to end: three processes that import torch and a library again."""
 
 MARK = "found "
 """Printed together with what follows: torchrun labels each piece of a line that it reads, and where

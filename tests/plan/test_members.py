@@ -14,8 +14,8 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.job import Participant
-from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import Member, choose_participants, parse_member, shared_notes
@@ -304,12 +304,12 @@ def test_a_job_that_waits_takes_what_is_busy_now() -> None:
         choose_participants([Member(node="a", nproc=3)], [busy], even_busy=True)
 
 
-def lending(name: str, **fields: Any) -> NodeInfo:
+def availability(name: str, **fields: Any) -> NodeInfo:
     return msgspec.structs.replace(node(name, gpus=(gpu(0), gpu(1))), **fields)
 
 
 def test_only_what_is_lent_is_taken() -> None:
-    some = lending("a", lending=Lending(gpus=(1,)))
+    some = availability("a", availability=Availability(gpus=(1,)))
     (one,) = choose_participants([], [some])
     assert one.gpus == (1,)
     (one,) = choose_participants([Member(node="a", nproc=1)], [some], even_busy=True)
@@ -317,12 +317,12 @@ def test_only_what_is_lent_is_taken() -> None:
     for member in (Member(node="a", nproc=2), Member(node="a", nproc=1, gpus=(0,))):
         with pytest.raises(SpecError) as caught:
             choose_participants([member], [some])
-        assert reads("GPU 0 not lent by its owner", str(caught.value))
+        assert reads("GPU 0 not offered by its owner", str(caught.value))
 
 
 def test_a_drained_node_is_left_out_refused_or_waited_for() -> None:
     drained = Problem(kind=Kind.DRAINED, cause="its owner drained it: exam", fix="leave it out")
-    closed, other = lending("a", problem=drained), lending("b")
+    closed, other = availability("a", problem=drained), availability("b")
     assert [one.node for one in choose_participants([], [closed, other])] == ["b"]
     for members, nodes in (([Member(node="a")], [closed, other]), ([], [closed])):
         with pytest.raises(RefusedError) as caught:
@@ -330,6 +330,6 @@ def test_a_drained_node_is_left_out_refused_or_waited_for() -> None:
         assert caught.value.problem == msgspec.structs.replace(drained, node="a")
     (one,) = choose_participants([Member(node="a")], [closed], even_busy=True)
     assert one.gpus == (0, 1)
-    broken = lending("a", problem=Problem(kind=Kind.NO_STATE, cause="its state is gone"))
+    broken = availability("a", problem=Problem(kind=Kind.NO_STATE, cause="its state is gone"))
     with pytest.raises(RefusedError):
         choose_participants([Member(node="a")], [broken], even_busy=True)

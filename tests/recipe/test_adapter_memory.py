@@ -1,4 +1,4 @@
-"""Memory of adapters, and of weights in 4 bits beside them, compared with what is held."""
+"""Memory of adapters, and of weights in 4 bits next to them, compared with what is held."""
 
 from __future__ import annotations
 

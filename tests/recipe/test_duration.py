@@ -11,7 +11,7 @@ from jupyter_mntrain.recipe.changes.settings import settings_of_recipe
 from jupyter_mntrain.recipe.learning_rate import ratio_at, with_steps
 from jupyter_mntrain.recipe.parse import parse_recipe, refuse_both_durations
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import settled
+from jupyter_mntrain.recipe.stored import resolved
 from tests.wording import wording
 
 THREE = ("train.epochs=3",)
@@ -93,7 +93,7 @@ def test_the_steps_of_epochs_are_shown_as_not_decided_yet() -> None:
 def test_what_the_devices_decide_leaves_the_epochs_as_they_are() -> None:
     written = parse_recipe("", [*THREE, "train.batch_size=30"])
     for recipe in (written, with_steps(written, 1000)):
-        kept = settled(recipe, {"model.dtype": "float32"})
+        kept = resolved(recipe, {"model.dtype": "float32"})
         assert kept.train == recipe.train
 
 

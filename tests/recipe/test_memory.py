@@ -22,8 +22,8 @@ from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import (
     MemoryEstimate,
     StageShape,
+    deferred_bytes,
     memory_estimate,
-    put_off_bytes,
     saved_bytes,
 )
 from jupyter_mntrain.recipe.parse import parse_recipe
@@ -32,8 +32,8 @@ from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter, is_quantized, whole_in
 from jupyter_mntrain.train.model.decoder import StageModule, model_shape, read_config
 from jupyter_mntrain.train.model.losses import from_logits, make_loss
-from jupyter_mntrain.train.model.putting_off import WeightGradients
 from jupyter_mntrain.train.model.stages import build_modules
+from jupyter_mntrain.train.model.weight_gradients import WeightGradients
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.runtime import most_held
 from tests.searches import pairs
@@ -100,7 +100,7 @@ def test_gradients_in_float32_take_two_more_bytes_each(precision: str) -> None:
 
 
 def held_bytes(module: StageModule, forward: Any) -> int:
-    """What autograd and checkpoints hold after a forward pass, beside weights and its result."""
+    """What autograd and checkpoints hold after a forward pass, next to weights and its result."""
     weights = {place for one in module.weights().values() for place in storages_of(one)}
     saved: list[torch.Tensor] = []
     gc.freeze()  # so that only what is new is listed
@@ -291,43 +291,43 @@ def test_what_is_put_off_is_exact(preset: str, dtype: str, checkpointing: str) -
         f"memory.checkpointing={checkpointing}",
     )
     weight_gradients = WeightGradients(module)
-    weight_gradients.are_put_off = True
+    weight_gradients.are_deferred = True
     ids = torch.arange(recipe.data.sequence_length).repeat(recipe.microbatch_size, 1)
     with Peak(*module.weights().values()) as peak:
         module(ids, ids).float().square().mean().backward()
         gc.collect()
         gradients = sum(one.grad.nbytes for one in module.parameters() if one.grad is not None)
         before = peak.held - gradients
-    assert before == pytest.approx(put_off_bytes(shape, recipe, stage), rel=0.01)
+    assert before == pytest.approx(deferred_bytes(shape, recipe, stage), rel=0.01)
 
 
 @pytest.mark.parametrize(
-    ("checkpointing", "ahead", "kept_back", "microbatches"),
+    ("checkpointing", "ahead", "deferred", "microbatches"),
     [
-        (checkpointing, ahead, kept_back, microbatches)
+        (checkpointing, ahead, deferred, microbatches)
         for checkpointing in ("none", "full")
         for ahead in (1, 3, 6)
-        for kept_back in (0, 1, 4, 9)
+        for deferred in (0, 1, 4, 9)
         for microbatches in (6, 9)
     ],
 )
 def test_what_is_put_off_is_counted_beside_what_is_in_flight(
-    checkpointing: str, ahead: int, kept_back: int, microbatches: int
+    checkpointing: str, ahead: int, deferred: int, microbatches: int
 ) -> None:
     recipe, shape, _, stage = built(
         *("model.preset=llama-tiny", f"memory.checkpointing={checkpointing}", "memory.loss=plain"),
         *(f"pipeline.microbatches={microbatches}", f"train.batch_size={microbatches}"),
     )
-    stage = msgspec.structs.replace(stage, in_flight=ahead, kept_back=kept_back)
-    saved, each = saved_bytes(shape, recipe, stage), put_off_bytes(shape, recipe, stage)
+    stage = msgspec.structs.replace(stage, in_flight=ahead, deferred=deferred)
+    saved, each = saved_bytes(shape, recipe, stage), deferred_bytes(shape, recipe, stage)
     held = most = 0
-    for ((kind, _, _),) in zero_bubble_slots(0, ahead, kept_back, microbatches):
+    for ((kind, _, _),) in zero_bubble_slots(0, ahead, deferred, microbatches):
         held += {"F": saved, "I": each - saved, "B": -saved, "W": -each}[kind]
         most = max(most, held)
     assert held == 0
-    without = memory_estimate(shape, recipe, [msgspec.structs.replace(stage, kept_back=0)])
+    without = memory_estimate(shape, recipe, [msgspec.structs.replace(stage, deferred=0)])
     estimate = memory_estimate(shape, recipe, [stage])
-    assert estimate.total - without.total == estimate.put_off == most - ahead * saved
+    assert estimate.total - without.total == estimate.deferred == most - ahead * saved
 
 
 def test_it_is_said_in_one_line() -> None:

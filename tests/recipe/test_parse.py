@@ -131,7 +131,7 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ('[optimizer]\nkind = "adafactor"\nbetas = [0.5, 0.9]', "adafactor uses its own rates"),
         (
             '[memory]\ncompile = true\n[pipeline]\nschedule = "eager-zero-bubble"',
-            "memory.compile = true: eager-zero-bubble puts off gradients of weights",
+            "memory.compile = true: eager-zero-bubble defers gradients of weights",
         ),
         (
             '[memory]\ncompile = true\n[pipeline]\nschedule = "zbv"',

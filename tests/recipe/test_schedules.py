@@ -73,9 +73,9 @@ def test_in_a_v_the_first_and_the_last_stage_are_neighbors() -> None:
         (["in_flight=[1, 2]"], 2, "fewer than the next stage", "never increase"),
         (["in_flight=[3]"], 2, "1 numbers for 2 pipeline stages", "give 2"),
         (["schedule=gpipe", "in_flight=[2, 1]"], 2, "a fixed order", "eager-1f1b"),
-        (["kept_back=[0, 1]"], 2, "eager-1f1b puts off no gradients", "eager-zero-bubble"),
+        (["deferred=[0, 1]"], 2, "eager-1f1b defers no gradients", "eager-zero-bubble"),
         (
-            ["schedule=eager-zero-bubble", "kept_back=[1]"],
+            ["schedule=eager-zero-bubble", "deferred=[1]"],
             2,
             "1 numbers for 2 pipeline stages",
             "give 2",
@@ -120,7 +120,7 @@ def test_what_the_links_need_is_measured_and_changes_no_loss(tmp_path: Path) -> 
     for name, more in (
         ("auto", ()),
         ("by hand", ("pipeline.in_flight=[2, 1]",)),
-        ("put off", ("pipeline.schedule=eager-zero-bubble",)),
+        ("deferred", ("pipeline.schedule=eager-zero-bubble",)),
     ):
         settings = (
             *("model.preset=llama-tiny", "data.vocabulary_size=300", f"data.source={text}"),
@@ -131,10 +131,10 @@ def test_what_the_links_need_is_measured_and_changes_no_loss(tmp_path: Path) -> 
         ended = run_ranks(recipe, "ab", *options, metrics=tmp_path / name)
         assert [one.exit_code for one in ended] == [0, 0], ended
         assert ("3, 1 microbatches in flight" in ended[0].out) == (name == "auto")
-        put_off = "4, 1 microbatches in flight per stage, weight gradients of 0, 2 put off"
-        assert (put_off in ended[0].out) == (name == "put off")
+        deferred = "4, 1 microbatches in flight per stage, weight gradients of 0, 2 deferred"
+        assert (deferred in ended[0].out) == (name == "deferred")
         found[name] = losses(read(tmp_path / name, 0))
-    assert found["auto"] == found["by hand"] == found["put off"]
+    assert found["auto"] == found["by hand"] == found["deferred"]
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_gradients_of_weights_are_put_off_as_the_links_need(
 ) -> None:
     section = PipelineSection(schedule="eager-zero-bubble", microbatches=16)
     assert choose_counts(Recipe(pipeline=section), (0.1,) * 4, transfer_s, MANY) == counts
-    given = msgspec.structs.replace(section, in_flight=(4, 3, 2, 1), kept_back=(0, 9, 0, 9))
+    given = msgspec.structs.replace(section, in_flight=(4, 3, 2, 1), deferred=(0, 9, 0, 9))
     assert choose_counts(Recipe(pipeline=given), (0.1,) * 4, transfer_s, MANY) == (
         given.in_flight,
-        given.kept_back,
+        given.deferred,
     )
     eager = PipelineSection(schedule="eager-1f1b", microbatches=16)
     ahead = in_flight((0.1,) * 4, transfer_s, 16, MANY)

@@ -69,8 +69,8 @@ class Play:
             that it began from; the last one ends the job.
         gap_s: from the end of an attempt to the first step's begin of the next.
         stages: that each rank says it has; empty for replicas.
-        apart_s: clock of the second rank's node beside the first one's, of the same attempt.
-        driver_ahead_s: clock of who looks, beside the job's.
+        apart_s: clock of the second rank's node next to the first one's, of the same attempt.
+        driver_ahead_s: clock of who looks, next to the job's.
     """
 
     name: str

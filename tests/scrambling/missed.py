@@ -41,7 +41,7 @@ def missed(package: Path, seen: str) -> dict[str, str]:
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
         if name == FOREIGN:
             continue
-        # Of most modules no literal was said, and scrambling all of them anew takes ten seconds.
+        # Of most modules no literal was said, and scrambling all of them again takes ten seconds.
         if any(one in sentences for one in _readable(ast.parse(path.read_bytes()))):
             literals = _readable(transformed(name, path.read_bytes()))
             found |= {one: name for one in literals if one in sentences}

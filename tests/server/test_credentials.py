@@ -64,7 +64,7 @@ def test_every_route_refuses_every_wrong_credential(served: Served) -> None:
         problem = answer.json()
         assert {"kind", "cause"} <= set(problem) <= {"kind", "cause", "fix", "node"}, where
         assert problem["kind"] == "not-allowed", where
-    # The server itself goes on watching: it reads journals, and a stream may begin anew.
+    # The server itself goes on watching: it reads journals, and a stream may begin again.
     asked = [
         request
         for agent, count in zip(served.agents, before, strict=True)

@@ -236,7 +236,7 @@ async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_s
     assert entry is not None
     assert (entry.state, entry.numbers.step) == ("succeeded", 10)
     assert [rank.step for part in entry.parts for rank in part.ranks] == [10, 10]
-    # Watched again, all of it comes anew, under numbers of its own.
+    # Watched again, all of it comes again, under numbers of its own.
     before = rows[-1].stream
     rows.clear()
     updates.watch(JOB, rows.append, before, 10_000)
@@ -317,7 +317,7 @@ async def test_a_page_that_does_not_read_and_watches_a_job_that_is_gone_stops_no
     await coming(lambda: updates._seq > begin + 10)
     assert not updates._task.done()
     page.reads.set()
-    await coming(lambda: page.written and page.written[-1]["kind"] == "beat")
+    await coming(lambda: page.written and page.written[-1]["kind"] == "heartbeat")
     assert {m["problem"]["kind"] for m in page.written if m["kind"] == "problem"} <= {"no-such-job"}
     updates.forget(page._queue)
 

@@ -11,7 +11,7 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.log_follower import LogFollower
 
 MEASURED = Capacity(bytes_per_s=1.25e8, source="measured", time_s=100.0, condition="alone")
-STARVED = Capacity(bytes_per_s=1.375e8, source="measured", time_s=200.0, condition="starved of CPU")
+STARVED = Capacity(bytes_per_s=1.375e8, source="measured", time_s=200.0, condition="short of CPU")
 GIVEN = Capacity(bytes_per_s=1.25e8, source="given")
 
 

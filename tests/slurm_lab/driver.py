@@ -17,11 +17,11 @@ from jupyter_mntrain.model.sources.changes import AllocationChange
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
-from tests.slurm_lab.meeting import MEETING
+from tests.slurm_lab.rendezvous import RENDEZVOUS
 from tests.waiting import until
 
 SCRIPT = (
-    MEETING
+    RENDEZVOUS
     + """
 from jupyter_mntrain import ControlReader, Recorder
 

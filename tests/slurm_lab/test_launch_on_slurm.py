@@ -18,7 +18,7 @@ from tests.netlab import HostProcess
 from tests.netlab.terminal import type_on
 from tests.slurm_lab import SlurmLab
 from tests.slurm_lab.driver import SCRIPT
-from tests.slurm_lab.meeting import MEETING
+from tests.slurm_lab.rendezvous import RENDEZVOUS
 from tests.waiting import until
 from tests.wording import says
 
@@ -47,7 +47,7 @@ dist.destroy_process_group()
 FEW_WITHOUT_TORCH = SCRIPT.replace("100_000", "20")
 
 RESUMING = (
-    MEETING
+    RENDEZVOUS
     + """
 import json
 from pathlib import Path

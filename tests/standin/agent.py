@@ -34,7 +34,7 @@ from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.job import JobRecord, PartStatus
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
-from jupyter_mntrain.model.records.node import Beat, Gpu, Interface, NodeInfo
+from jupyter_mntrain.model.records.node import Gpu, Heartbeat, Interface, NodeInfo
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import Subject
@@ -69,8 +69,8 @@ class FakeAgent:
     gpus: tuple[Gpu, ...] = ()
     versions: dict[str, Any] | None = None
     protocol: int = api.PROTOCOL
-    beat_every_s: float | None = None
-    """``None`` = no beats but those the test sends."""
+    heartbeat_every_s: float | None = None
+    """``None`` = no heartbeats but those the test sends."""
     started_s: float = 0.0
     leases: dict[tuple[JobId, int], api.LeaseRequest] = field(default_factory=dict)
     stopped_early: set[tuple[JobId, int]] = field(default_factory=set)
@@ -153,8 +153,8 @@ class FakeAgent:
         self._is_dead = False
         self._server = HTTPServer(application(self), ssl_options=self._context())
         self._server.add_sockets(sockets)
-        if self.beat_every_s is not None:
-            self._tasks.add(asyncio.create_task(self._beat(self.beat_every_s)))
+        if self.heartbeat_every_s is not None:
+            self._tasks.add(asyncio.create_task(self._heartbeat(self.heartbeat_every_s)))
 
     def _context(self) -> ssl.SSLContext:
         made = _credentials(self.node_id, self.authority, self.issued, self.lifetime)
@@ -179,8 +179,8 @@ class FakeAgent:
         for queue in self._listeners:
             queue.put_nowait(msgspec.json.encode(message) + b"\n")
 
-    def beat(self) -> None:
-        self.say(Beat(time_s=time.time(), interfaces=()))
+    def heartbeat(self) -> None:
+        self.say(Heartbeat(time_s=time.time(), interfaces=()))
 
     def count(self, route: str) -> int:
         return sum(1 for _, asked in self.requests if asked == route)
@@ -262,7 +262,7 @@ class FakeAgent:
         self.leases.pop((job_id, self.jobs[job_id].attempt.number), None)
         return self.jobs[job_id]
 
-    async def _beat(self, every_s: float) -> None:
+    async def _heartbeat(self, every_s: float) -> None:
         while True:
-            self.beat()
+            self.heartbeat()
             await asyncio.sleep(every_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jupyter_mntrain.cluster.examination.benchmark import bench_spec
+from jupyter_mntrain.cluster.diagnostics.benchmark import bench_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
 from jupyter_mntrain.model.records.job import JobSpec, Participant

@@ -184,7 +184,7 @@ class StandInCluster:
     def first_nodes(self) -> tuple[NodeView, ...]:
         return self._nodes
 
-    def settled_nodes(
+    def nodes_when_ready(
         self, names: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> tuple[NodeView, ...]:
         progress.report("looking for nodes", len(self._nodes), None)

@@ -19,7 +19,7 @@ class Elsewhere:
         self._agents: list[FakeAgent] = []
 
     def agent(self, name: str = "node1", **fields: Any) -> FakeAgent:
-        basis: dict[str, Any] = {"address": next(self._addresses), "beat_every_s": 0.2}
+        basis: dict[str, Any] = {"address": next(self._addresses), "heartbeat_every_s": 0.2}
 
         async def make() -> FakeAgent:
             agent = FakeAgent(name, **(basis | fields))

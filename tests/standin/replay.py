@@ -75,7 +75,7 @@ class ReplayNode(FakeAgent):
 
     def second(self) -> None:
         now_s = time.time()
-        self.say(self._story.beat(self._number, now_s))
+        self.say(self._story.heartbeat(self._number, now_s))
         if self.runs:
             self._write_link(now_s - self._story.began_s)
 

@@ -11,7 +11,7 @@ import msgspec
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobRecord, Placement
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep, RankText
-from jupyter_mntrain.model.records.node import Beat, Capacity, Gpu, GpuProcess, InterfaceRate
+from jupyter_mntrain.model.records.node import Capacity, Gpu, GpuProcess, Heartbeat, InterfaceRate
 from tests.standin.pipeline import PipelineJob
 
 JOB = JobId("j-64000000")
@@ -133,12 +133,12 @@ class Story(PipelineJob):
             for index, rank in enumerate(place.ranks)
         )
 
-    def beat(self, node: int, time_s: float) -> Beat:
+    def heartbeat(self, node: int, time_s: float) -> Heartbeat:
         second = time_s - self.began_s
         sent = self.link(self.placements[node], second)
         rates = (float(sent.sent_bytes), float(sent.received_bytes))
         total = int(self.link_bytes_per_s * second)
-        return Beat(
+        return Heartbeat(
             time_s=time_s,
             interfaces=(InterfaceRate("eno1", *rates, total, total),),
             gpus=self.gpus(node, time_s),

@@ -58,5 +58,5 @@ def check(cluster: Cluster) -> None:
     assert [link.basis for link in numbers.links] == ["interface"] * 16
     assert {link.capacity for link in numbers.links} == {CAPACITY}
     assert (series.texts[0].step, series.texts[0].prompt) == (SAMPLE_STEPS, "Who are you?")
-    wait_for(lambda: all(v.beat and len(v.beat.gpus) == 8 for v in cluster.nodes()))
+    wait_for(lambda: all(v.heartbeat and len(v.heartbeat.gpus) == 8 for v in cluster.nodes()))
     assert {line.rank for line in job.logs(rank=9, tail=2)} == {9}

@@ -50,7 +50,7 @@ def test_a_gpu_somebody_computes_on_is_not_idle() -> None:
     assert not busy.may_be_used()
     assert busy.may_be_used(shares=True)
     assert busy.free_bytes() == 9, "a job begins once they have ended"
-    assert busy.free_bytes(shares=True) == 8, "it begins beside them"
+    assert busy.free_bytes(shares=True) == 8, "it begins next to them"
     assert busy.owners == "ada (pid 7) and pid 8"
 
 
@@ -207,7 +207,7 @@ def test_what_cuda_leaves_to_a_process_is_read_as_cuda_does(
 def test_a_scheduler_may_number_the_machines_cards_where_the_driver_shows_only_those_given(
     value: str, left: set[int]
 ) -> None:
-    assert visible_gpus(value, UUIDS, is_allotted=True) == left
+    assert visible_gpus(value, UUIDS, is_scheduled=True) == left
 
 
 def test_a_mig_instance_that_is_given_stands_in_the_place_of_its_card(
@@ -298,7 +298,7 @@ def test_a_driver_that_answers_later_is_found(monkeypatch: pytest.MonkeyPatch) -
     cards.trouble = None
     assert len(reader.read()) == 1
     assert (reader.note, reader.driver) == (None, Driver("570.1", "12.8"))
-    assert patient.read() == (), "asking takes time, and every beat reads"
+    assert patient.read() == (), "asking takes time, and every heartbeat reads"
 
 
 def test_a_driver_that_was_updated_is_no_machine_without_a_gpu(

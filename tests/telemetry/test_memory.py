@@ -15,7 +15,7 @@ def test_memory_is_read_once_per_interval() -> None:
     first = gauge.bytes()
     assert 0 < first < psutil.virtual_memory().total
 
-    # Mapped anew: what was freed before and is used again would be no more than before.
+    # Mapped again: what was freed before and is used again would be no more than before.
     size = 64 << 20
     ballast = mmap.mmap(-1, size)
     ballast.write(b"1" * size)

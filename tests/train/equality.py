@@ -44,7 +44,7 @@ from tests.train.equality_cases import (
 )
 from tests.train.families import whole_model, write_model
 from tests.train.reference import Reference, batches_of, embedding_of, some_of, train_references
-from tests.train.syncs import run_meetings
+from tests.train.syncs import run_syncs
 
 MET = (2, 4)
 """Numbers of ranks that are two replicas which sync rarely."""
@@ -287,7 +287,7 @@ def run_all(directory: str) -> None:
             name: run_case(recipe, world, references[for_one_process(recipe)])
             for name, recipe in wanted.items()
         }
-        met = run_meetings(world, Path(directory)) if world.size in MET else None
+        met = run_syncs(world, Path(directory)) if world.size in MET else None
         if world.is_head:
             path = Path(directory) / f"world-{world.size}.json"
             path.write_bytes(msgspec.json.encode(results))

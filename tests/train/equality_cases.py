@@ -93,11 +93,11 @@ def cases(world_size: int) -> dict[str, Recipe]:
         found["eager-1f1b ahead"] = case(
             "llama", "eager-1f1b", "uneven", 2, world_size, tied=True, in_flight=ahead
         )
-        found["eager-zero-bubble all put off"] = case(
+        found["eager-zero-bubble all deferred"] = case(
             *("qwen2", "eager-zero-bubble", "uneven", 2, world_size),
             tied=True,
             in_flight=ahead,
-            kept_back=(1,) + (2 * world_size,) * (world_size - 1),
+            deferred=(1,) + (2 * world_size,) * (world_size - 1),
         )
     found |= side_by_side_cases(world_size) | adapter_cases(world_size)
     found |= family_cases(world_size) | described_cases(world_size)
@@ -156,18 +156,18 @@ def memory_cases(world_size: int) -> dict[str, Recipe]:
         return {}
     # On one rank there is no split backward pass.
     split, other = ("zbv", "interleaved-zero-bubble") if world_size > 1 else ("1f1b", "gpipe")
-    put_off = "eager-zero-bubble" if world_size > 1 else "1f1b"
+    deferred = "eager-zero-bubble" if world_size > 1 else "1f1b"
     full = MemorySection(checkpointing="full")
     # 32 tokens in parts of 5: the last one is smaller.
     chunked = MemorySection(loss="chunked", chunk_tokens=5)
     both = MemorySection(checkpointing="full", loss="chunked", chunk_tokens=5)
     wanted: list[tuple[str, Any, MemorySection]] = [
-        *(("full", schedule, full) for schedule in ("1f1b", split, put_off)),
+        *(("full", schedule, full) for schedule in ("1f1b", split, deferred)),
         *(("chunked", schedule, chunked) for schedule in ("eager-1f1b", split)),
         *(("full chunked", schedule, both) for schedule in (other, "gpipe")),
         *(
             ("selective", schedule, MemorySection(checkpointing="selective"))
-            for schedule in ("1f1b", put_off)
+            for schedule in ("1f1b", deferred)
         ),
         ("every second", split, MemorySection(checkpointing="full", checkpointing_every=2)),
     ]
@@ -257,7 +257,7 @@ def adapter_cases(world_size: int) -> dict[str, Recipe]:
     }
     ends = AdaptersSection(rank=4, alpha=16.0, train_whole=("embedding", "head"))
     for schedule in chosen if runs_all() else chosen[: world_size - 1]:
-        found[f"{schedule} adapters beside whole ends"] = case(
+        found[f"{schedule} adapters alongside whole ends"] = case(
             *("llama", schedule, "uneven", 2, world_size), tied=True, memory=chunked, adapters=ends
         )
     if world_size < 3:
@@ -278,7 +278,7 @@ def adapter_cases(world_size: int) -> dict[str, Recipe]:
                 data_parallel=parallel,
                 adapters=some,
             )
-    found["replicas adapters beside whole ends"] = case(
+    found["replicas adapters alongside whole ends"] = case(
         *("llama", "eager-1f1b", "uneven", 2, world_size),
         tied=True,
         data_parallel=DataParallelSection(replicas=2),
@@ -327,7 +327,7 @@ def case(
     *,
     tied: bool | None,
     in_flight: Any = "auto",
-    kept_back: Any = "auto",
+    deferred: Any = "auto",
     packing: Any = "auto",
     memory: MemorySection = PLAIN,
     data_parallel: DataParallelSection = ALONE,
@@ -350,7 +350,7 @@ def case(
             microbatches=microbatches,
             split="even" if split == "even" else uneven(stages, layers),
             in_flight=in_flight,
-            kept_back=kept_back,
+            deferred=deferred,
         ),
         adapters=adapters,
         memory=memory,

@@ -47,7 +47,7 @@ KINDS: dict[str, tuple[str, AdaptersSection]] = {
     ),
     "QLoRA": ("auto", AdaptersSection(rank=4, alpha=16.0, quantize_base="nf4")),
 }
-"""Packed documents, and one long text; embedding and head whole beside adapters; the last of all
+"""Packed documents, and one long text; embedding and head whole next to adapters; the last of all
 families but those whose weights are transposed."""
 
 WIDTH = 9

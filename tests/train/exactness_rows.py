@@ -65,9 +65,9 @@ ROWS: tuple[Row, ...] = (
     Row("number of ranks", tuple(Try((), ranks=ranks) for ranks in OTHER_RANKS)),
     row("`pipeline.split`, `in_flight`", "pipeline.split=[3,1]", "pipeline.in_flight=[4,1]"),
     row(
-        "`pipeline.kept_back`",
-        "pipeline.kept_back=[0,3]",
-        given=("pipeline.schedule=eager-zero-bubble", "pipeline.kept_back=[0,1]"),
+        "`pipeline.deferred`",
+        "pipeline.deferred=[0,3]",
+        given=("pipeline.schedule=eager-zero-bubble", "pipeline.deferred=[0,1]"),
     ),
     row(
         "`checkpoint`, `output`, `report`",

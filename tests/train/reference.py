@@ -147,7 +147,7 @@ def _with_adapters(model: Any, recipe: Recipe) -> Any:
 
 
 def _round_to_nf4(model: nn.Module) -> None:
-    """Whole weights beside adapters, of the values that torchao's 4 bits stand for."""
+    """Whole weights next to adapters, of the values that torchao's 4 bits stand for."""
     from torchao.quantization import to_nf4
 
     for name, one in model.named_parameters():

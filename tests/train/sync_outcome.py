@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class MeetingOutcome(msgspec.Struct):
+class SyncOutcome(msgspec.Struct):
     """The worst of all ranks.
 
     Args:

@@ -31,7 +31,7 @@ from jupyter_mntrain.train.world import Groups, World, form_groups, gathered
 from tests.searches import runs_all
 from tests.train.equality_cases import NO_ADAPTERS, VOCABULARY, case, layers_of
 from tests.train.reference import OneProcess, batches_of
-from tests.train.sync_outcome import MeetingOutcome
+from tests.train.sync_outcome import SyncOutcome
 from tests.train.test_command import write_text
 
 REPLICAS, EVERY, STEPS = 2, 2, 5
@@ -148,10 +148,10 @@ class Played:
                 own[place].copy_(kept * own[place] + (1 - kept) * self.met[place])
 
 
-def run_meetings(world: World, directory: Path) -> MeetingOutcome:
+def run_syncs(world: World, directory: Path) -> SyncOutcome:
     """Compare; all ranks get the same outcome. Collective."""
     found = [one for recipe in _recipes(world.size) for one in gathered(world, _met(world, recipe))]
-    return MeetingOutcome(
+    return SyncOutcome(
         max(one.loss_error for one in found),
         max(one.weight_error for one in found),
         max(one.averaged_error for one in found),
@@ -188,7 +188,7 @@ def _recipes(ranks: int) -> Iterator[Recipe]:
         )
 
 
-def _met(world: World, recipe: Recipe) -> MeetingOutcome:
+def _met(world: World, recipe: Recipe) -> SyncOutcome:
     config = read_config(recipe.model, VOCABULARY)
     grid, layout = make_grid(recipe, world.size), lay_out(recipe, world.size, layers_of(recipe))
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
@@ -214,7 +214,7 @@ def _met(world: World, recipe: Recipe) -> MeetingOutcome:
     averaged_error = _averaged_error(recipe, groups, pipeline, optimizer, batches[0])
     assert groups.replicas is not None
     rounding = {name: _rounding_error(name, groups.replicas) for name in SENT_BYTES}
-    return MeetingOutcome(loss_error, weight_error, averaged_error, rounding)
+    return SyncOutcome(loss_error, weight_error, averaged_error, rounding)
 
 
 def _averaged_error(

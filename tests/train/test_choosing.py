@@ -22,7 +22,7 @@ from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.devices import Seat
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train import choosing, parse_recipe
-from jupyter_mntrain.train.choosing import settle
+from jupyter_mntrain.train.choosing import resolve_automatic
 from jupyter_mntrain.train.own_tools import own_seat
 from jupyter_mntrain.train.world import World, join_world
 from tests.wording import says
@@ -55,12 +55,12 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     return put
 
 
-def settled_on_gpu(*settings: str, lines: list[str] | None = None, **how: Any) -> Recipe:
+def resolved_on_gpu(*settings: str, lines: list[str] | None = None, **how: Any) -> Recipe:
     """By rank 0 of the node ``old``, on a GPU."""
     said: list[str] = [] if lines is None else lines
     with join_world("cpu", 10) as world:
         there = replace(world, device=torch.device("cuda", 0))
-        return settle(
+        return resolve_automatic(
             parse_recipe("", settings), there, how.pop("chosen", None), say=said.append, **how
         )
 
@@ -79,13 +79,13 @@ def test_without_a_launch_the_ranks_choose_by_their_cards(
 ) -> None:
     gpu(name, capability)
     lines: list[str] = []
-    recipe = settled_on_gpu(lines=lines)
+    recipe = resolved_on_gpu(lines=lines)
     assert recipe.model.dtype == dtype
     assert dtype in lines[0]
     assert precisions == ["high"]
     if dtype == "float32":
         with pytest.raises(RecipeError) as refused:
-            settled_on_gpu("model.dtype=bfloat16")
+            resolved_on_gpu("model.dtype=bfloat16")
         problem = refused.value.problem
         assert problem.node == "old"
         assert says(f'model.dtype = "bfloat16": GPU 0, {name}, has no bfloat16', problem.cause)
@@ -94,14 +94,14 @@ def test_without_a_launch_the_ranks_choose_by_their_cards(
 
 def test_tf32_can_be_switched_off(gpu: Any, precisions: list[str]) -> None:
     gpu("H100", (9, 0))
-    settled_on_gpu("train.tf32=false")
+    resolved_on_gpu("train.tf32=false")
     assert precisions == ["highest"]
 
 
 def test_on_a_cpu_nothing_is_said_and_float32_stays(precisions: list[str]) -> None:
     lines: list[str] = []
     with join_world("cpu", 10) as world:
-        recipe = settle(parse_recipe(""), world, None, say=lines.append)
+        recipe = resolve_automatic(parse_recipe(""), world, None, say=lines.append)
     assert (recipe.model.dtype, recipe.memory.compile) == ("float32", False)
     assert (lines, precisions) == ([], [])
 
@@ -109,7 +109,7 @@ def test_on_a_cpu_nothing_is_said_and_float32_stays(precisions: list[str]) -> No
 def test_what_the_launch_chose_is_taken(gpu: Any, precisions: list[str]) -> None:
     gpu("H100", (9, 0))
     chosen = {"model.dtype": "float32", "memory.compile": "false"}
-    assert settled_on_gpu(chosen=chosen).model.dtype == "float32"
+    assert resolved_on_gpu(chosen=chosen).model.dtype == "float32"
 
 
 def test_all_ranks_choose_by_the_weakest_card(
@@ -122,7 +122,7 @@ def test_all_ranks_choose_by_the_weakest_card(
 
     monkeypatch.setattr(choosing, "gathered", all_of)
     lines: list[str] = []
-    assert settled_on_gpu(lines=lines).model.dtype == "float32"
+    assert resolved_on_gpu(lines=lines).model.dtype == "float32"
     assert "other" in lines[0]
 
 
@@ -146,19 +146,19 @@ def test_a_checkpoints_dtype_stays_on_other_cards(
     directory.publish(Manifest(3, 1, (), recipe=saved))
     gpu("H100", (9, 0))
     where = {CHECKPOINT_VARIABLE: str(tmp_path)}
-    recipe = settled_on_gpu(environment=where)
+    recipe = resolved_on_gpu(environment=where)
     assert (recipe.dtype, recipe.precision) == (dtype, precision)
     if dtype == "bfloat16":
         gpu("Tesla T4", (7, 5))
         with pytest.raises(RecipeError) as refused:
-            settled_on_gpu(environment=where)
+            resolved_on_gpu(environment=where)
         assert says("the run that is resumed has bfloat16 weights", refused.value.cause)
 
 
 def test_a_rank_without_a_compiler_is_named_before_anything_is_read(tmp_path: Path) -> None:
     recipe = parse_recipe("", ["memory.compile=true"])
     with join_world("cpu", 10) as world, pytest.raises(RecipeError) as refused:
-        settle(recipe, world, None, environment={"PATH": str(tmp_path)}, say=print)
+        resolve_automatic(recipe, world, None, environment={"PATH": str(tmp_path)}, say=print)
     assert refused.value.problem.node == world.host
     assert says("no C++ compiler", refused.value.cause)
 

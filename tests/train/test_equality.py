@@ -13,10 +13,10 @@ from filelock import FileLock
 
 from tests.train.equality_cases import LIMITS, Outcome, cases
 from tests.train.ranks import run_ranks
-from tests.train.sync_outcome import MeetingOutcome
+from tests.train.sync_outcome import SyncOutcome
 
 TIMEOUT_S = 1200
-"""Of all cases of a world: they are dozens, and other tests run beside them."""
+"""Of all cases of a world: they are dozens, and other tests run alongside them."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S + 60)]
 
@@ -77,7 +77,7 @@ def test_replicas_that_meet_rarely_equal_one_process_that_plays_them_all(
 ) -> None:
     outcome(world_size, next(iter(cases(world_size))))
     path = shared / f"syncs-{world_size}.json"
-    met = msgspec.json.decode(path.read_bytes(), type=MeetingOutcome)
+    met = msgspec.json.decode(path.read_bytes(), type=SyncOutcome)
     assert met.loss_error <= MET_LOSS
     assert met.weight_error <= LIMITS["trained_weight_error"]
     assert met.averaged_error <= LIMITS["loss_error"]

@@ -205,7 +205,7 @@ def from_directory(text: Path, directory: Path, *overrides: str) -> TrainResult:
 
 
 def saved_model(text: Path, directory: Path, *, vocabulary_size: int) -> Path:
-    """What transformers leaves in a directory, and a tokenizer of 280 tokens beside it."""
+    """What transformers leaves in a directory, and a tokenizer of 280 tokens next to it."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     config = Qwen2Config(

@@ -1,4 +1,4 @@
-"""A rank's share of its GPU, where only part of it is lent."""
+"""A rank's share of its GPU, where only part of it is offered."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jupyter_mntrain.train import world
 
 
 @pytest.mark.parametrize(
-    ("lent", "fractions"),
+    ("offered", "fractions"),
     [(None, []), (20 << 30, [0.25]), (80 << 30, [1.0]), (96 << 30, [1.0])],
 )
-def test_a_rank_allocates_no_more_than_is_lent(
-    monkeypatch: pytest.MonkeyPatch, lent: int | None, fractions: list[float]
+def test_a_rank_allocates_no_more_than_is_offered(
+    monkeypatch: pytest.MonkeyPatch, offered: int | None, fractions: list[float]
 ) -> None:
     told: list[float] = []
     card = SimpleNamespace(total_memory=80 << 30)
@@ -25,8 +25,8 @@ def test_a_rank_allocates_no_more_than_is_lent(
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, _: told.append(share)
     )
-    if lent is not None:
-        monkeypatch.setenv(GPU_MEMORY_VARIABLE, str(lent))
+    if offered is not None:
+        monkeypatch.setenv(GPU_MEMORY_VARIABLE, str(offered))
     world._keep_to_lent_memory(torch.device("cuda", 0))
     assert told == fractions
 

@@ -8,7 +8,7 @@ P + 1  the same below the prefix ``/user/x/``, where a launch waits in a schedul
 P + 2  JupyterLab whose server lacks our part
 P + 3  JupyterLab on a cluster of eight replayed nodes with 64 ranks
 P + 4  JupyterLab on a cluster whose nodes tell the recorded jobs of tests/metrics/agreement
-P + 5  JupyterLab on two agents of another cluster, for jobs beside those of the first
+P + 5  JupyterLab on two agents of another cluster, for jobs next to those of the first
 """
 
 from __future__ import annotations

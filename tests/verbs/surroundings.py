@@ -41,7 +41,7 @@ agent run
 agent join
 agent drain
 agent resume
-agent lend
+agent offer
 agent leave
 agent install-service --without-systemd
 agent remove-service
@@ -189,7 +189,7 @@ def _environment(surrounding: Surrounding, root: Path) -> dict[str, str]:
         paths.insert(0, str(old.parent))
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    environment["MNTRAIN_CLUSTER_SETTLE_S"] = "0.05"  # no node will be found
+    environment["MNTRAIN_CLUSTER_DISCOVERY_S"] = "0.05"  # no node will be found
     if surrounding.language == "ascii":
         environment |= {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     home = root / "home"

@@ -47,7 +47,7 @@ OTHER_WORDS = {"called": "node", "duration_s": "elapsed_s", "id": "…_id", "byt
 HOMONYMS = frozenset(
     """
     calls changes checkpoints choices chosen commands cuda data devices doctor done environment
-    estimate evaluation_loss files fix gpu gpus high host in_flight interfaces jobs kept kept_back
+    estimate evaluation_loss files fix gpu gpus high host in_flight interfaces jobs kept deferred
     layers leases left_out leftovers links loss low memory memory_bytes microbatches min_nodes
     missing model nccl nodes notes optimizer origin others parts peer plan port priority processes
     project ranks rdma_ports reason receiver refused restart said sender sent_bytes sequences

@@ -83,7 +83,7 @@ def test_recipes_fields_settings_and_files(known: Path) -> None:
     assert offers("mntrain launch ti") == ["tiny.toml"]
     assert "1b-1gpu" in offers("mntrain settings 1b")
     assert "train.steps=" in offers("mntrain launch r.toml --set train.ste")
-    assert offers("mntrain config cluster.se") == ["cluster.settle_s"]
+    assert offers("mntrain config cluster.di") == ["cluster.discovery_s"]
     assert offers("mntrain report --output=ti") == ["--output=tiny.toml"]
 
 

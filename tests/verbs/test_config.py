@@ -55,7 +55,9 @@ def test_only_what_was_changed(capsys):
     assert capsys.readouterr().out.startswith("Nothing is changed")
 
 
-@pytest.mark.parametrize(("name", "near"), [("clster", "cluster"), ("cluster.setle_s", "settle_s")])
+@pytest.mark.parametrize(
+    ("name", "near"), [("clster", "cluster"), ("cluster.discvery_s", "discovery_s")]
+)
 def test_an_unknown_setting_names_the_nearest(capsys, name, near):
     assert main(["config", name]) == 2
     assert near in capsys.readouterr().err

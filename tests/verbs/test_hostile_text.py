@@ -47,7 +47,7 @@ MORE: dict[str, list[list[str]]] = {
     "status": [[JOB, "--traceback"]],
     "tensorboard": [[JOB, "--no-server", "--output", WORDS.replace("/", "")]],
 }
-"""Beside what every verb is given: nothing, a job, and hostile words everywhere."""
+"""Next to what every verb is given: nothing, a job, and hostile words everywhere."""
 
 REAL_CLUSTER = {"invite", "members", "revoke", "driver", "install", "upgrade"}
 """They need keys, which the cluster in memory does not have."""
@@ -226,7 +226,7 @@ def test_colors_of_a_terminal_are_all_that_is_obeyed(
 
 def test_a_defect_of_ours_quotes_safely(terminal: Any) -> None:
     class Broken(StandInCluster):
-        def settled_nodes(self, *_: Any, **__: Any) -> Any:
+        def nodes_when_ready(self, *_: Any, **__: Any) -> Any:
             raise RuntimeError(HOSTILE)
 
     out, err = terminal(["nodes"], Broken())
@@ -296,7 +296,7 @@ def test_in_a_notebook(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         book.close()
 
 
-@pytest.mark.parametrize("action", ["join", "run", "drain", "resume", "lend", "leave"])
+@pytest.mark.parametrize("action", ["join", "run", "drain", "resume", "offer", "leave"])
 def test_an_agent_says_nothing_hostile(
     action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.recipe.memory import CPU_OVERHEAD, MemoryEstimate
-from jupyter_mntrain.workload.memory_fit import RankMemory, lent_memory, memory_notes
+from jupyter_mntrain.workload.memory_fit import RankMemory, memory_notes, offered_memory
 from tests.standin.nodes import gpu, node
 
 GIB = 1 << 30
@@ -19,10 +19,12 @@ def test_what_a_job_gets_of_a_gpu_is_what_nobody_holds() -> None:
     held = {"memory_used_bytes": 3 * GIB, "memory_total_bytes": 24 * GIB}
     cards = (gpu(0, **held), gpu(1, **held, processes=(ADA,)), gpu(2, **held, processes=(ADA,)))
     there = node("a", gpus=cards, leased={"j-00000001": (2,)})
-    assert lent_memory(there) == {0: 21 * GIB, 1: 24 * GIB, 2: 24 * GIB}, "it waits for their end"
-    assert lent_memory(there, shares=True) == {0: 21 * GIB, 1: 21 * GIB, 2: 24 * GIB}
-    some = msgspec.structs.replace(there, lending=Lending(memory_bytes=20 * GIB))
-    assert set(lent_memory(some).values()) == {20 * GIB}
+    assert offered_memory(there) == {0: 21 * GIB, 1: 24 * GIB, 2: 24 * GIB}, (
+        "it waits for their end"
+    )
+    assert offered_memory(there, shares=True) == {0: 21 * GIB, 1: 21 * GIB, 2: 24 * GIB}
+    some = msgspec.structs.replace(there, availability=Availability(memory_bytes=20 * GIB))
+    assert set(offered_memory(some).values()) == {20 * GIB}
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def _write_inside(work: Path, name: str, text: str) -> None:
             )
         private_directory(target.parent)
         target.write_text(text)
-    except (ValueError, OSError) as error:  # a NUL in the name, "a" beside "a/b", too long
+    except (ValueError, OSError) as error:  # a NUL in the name, "a" next to "a/b", too long
         if isinstance(error, OSError) and error.errno in KINDS:
             raise  # the disk's fault
         raise SpecError(

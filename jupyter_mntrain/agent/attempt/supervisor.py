@@ -43,7 +43,7 @@ from jupyter_mntrain.model.files import PRIVATE, write_atomically
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
 from jupyter_mntrain.model.sources.launchers import without_launchers
 
-# Log times: when each part of a log was written, beside the log. Standard library only, for the
+# Log times: when each part of a log was written, next to the log. Standard library only, for the
 # supervisor.
 #
 # torchrun's prefix cannot hold a time, and a process between the ranks and their log could lose or

@@ -1,1 +1,1 @@
-"""The daemon itself: how a node is put together, announced and lent."""
+"""The daemon itself: how a node is put together and announced, and what its owner offers."""

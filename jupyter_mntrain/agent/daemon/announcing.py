@@ -34,7 +34,7 @@ async def announce(node: LocalNode, announcer: Announcer, place: SlotPlace | Non
     while True:
         try:
             inventory = node.inventory.read()
-            # Memory changes all the time, and is part of every beat.
+            # Memory changes all the time, and is part of every heartbeat.
             uuids = tuple(gpu.uuid for gpu in inventory.gpus)
             current = (inventory.interfaces, uuids, inventory.devices)
             if previous is not None and current != previous:

@@ -22,7 +22,7 @@ from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.agent.machine.usage import DIRECTORY as HISTORY
 from jupyter_mntrain.agent.machine.usage import UsageBook
 from jupyter_mntrain.agent.membership import state as membership
-from jupyter_mntrain.agent.membership.lending import OwnersWord
+from jupyter_mntrain.agent.membership.availability import NodeAvailability
 from jupyter_mntrain.agent.membership.node_id import load_node_id
 from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
@@ -56,7 +56,7 @@ def make_node(
     credentials = Credentials(state)
     node_id = _own_id(state, credentials)
     links = LinkBook(state / "links.json", capacities)
-    told, owner = settings, OwnersWord(state)
+    told, owner = settings, NodeAvailability(state)
     devices = DeviceBook(state / "devices.json")
     workplaces = Workplaces(told.python, lambda: inventory.gpus.driver, state)
     inventory = elsewhere or InventoryReader(told.python, links, devices, workplaces.usual)
@@ -80,7 +80,7 @@ def make_node(
             leases=leases,
             listeners=listeners,
             gpus=inventory.gpus,
-            lent_memory=lambda: owner.lending.memory_bytes,
+            offered_memory=lambda: owner.availability.memory_bytes,
             errors=OwnErrors.listening(),
         ),
         blobs=BlobStore(state / BLOBS),

@@ -1,4 +1,4 @@
-"""Owner: drains, resumes and lends the machine, and what that means for jobs that run."""
+"""Owner: drains, resumes and offers the machine, and what that means for jobs that run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import msgspec
 import psutil
 
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.agent.membership.detached import running_pid
-from jupyter_mntrain.agent.membership.lending import (
+from jupyter_mntrain.agent.membership.availability import (
     DAY_S,
     OWNER,
     Hours,
-    OwnersWord,
+    NodeAvailability,
+    availability_file,
     drained,
-    lending_file,
-    read_lending,
+    read_availability,
 )
+from jupyter_mntrain.agent.membership.detached import running_pid
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
@@ -35,9 +35,9 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from jupyter_mntrain.model.quantities import numbered, parse_duration, parse_size, size_text
-from jupyter_mntrain.model.records.lending import Drain, Lending
+from jupyter_mntrain.model.records.availability import Availability, Drain
 from jupyter_mntrain.model.records.node import Gpu
-from jupyter_mntrain.model.sources.allotment import GPUS
+from jupyter_mntrain.model.sources.allocation_limits import GPUS
 from jupyter_mntrain.telemetry.gpus import gpus_of
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
@@ -65,9 +65,9 @@ class Keeping:
         """Attempts that were asked to save."""
 
     def keep(self) -> None:
-        """Call at every beat."""
+        """Call at every heartbeat."""
         self._node.check_owner()
-        drain, hours = self._word.lending.drain, self._word.hours
+        drain, hours = self._word.availability.drain, self._word.hours
         for job in self._node.jobs.active():
             if job.record.is_queued or job.record.part.state == "stopping":
                 continue
@@ -77,7 +77,7 @@ class Keeping:
                 self._keep_hours(job, hours)
 
     def _keep_hours(self, job: LocalJob, hours: Hours | None) -> None:
-        now_s, is_strict = self._clock(), self._word.lending.is_strict
+        now_s, is_strict = self._clock(), self._word.availability.is_strict
         left_s = hours.closes_in_s(now_s) if hours is not None else None
         if hours is None or (hours.is_open(now_s) and not (is_strict and left_s is not None)):
             self._warn(job, None)
@@ -87,10 +87,10 @@ class Keeping:
             if left_s <= SAVE_BEFORE_S:
                 self._save(job)
         elif is_strict:
-            cause = f"its owner lends it until {hours.ended_at(now_s)}, and has jobs ended then"
+            cause = f"its owner offers it until {hours.ended_at(now_s)}, and has jobs ended then"
             self._end(job, Kind.OUT_OF_HOURS, cause)
         else:
-            cause = f"runs past the hours it is lent, which ended at {hours.ended_at(now_s)}"
+            cause = f"runs past the hours it is offered, which ended at {hours.ended_at(now_s)}"
             self._warn(job, cause)
 
     def _end(self, job: LocalJob, kind: Kind, cause: str) -> None:
@@ -123,7 +123,7 @@ class Keeping:
             job.save_checkpoint(SaveRequest(key=secrets.token_hex(8), attempt=key[1]))
 
 
-# Owner's actions: ``mntrain agent drain``, ``resume`` and ``lend``, on the machine itself.
+# Owner's actions: ``mntrain agent drain``, ``resume`` and ``offer``, on the machine itself.
 
 
 LONGEST_REASON = 200
@@ -138,8 +138,8 @@ class Asked(Record, frozen=True):
     Args:
         drain: to set; ``None`` = none.
         is_resume: to take jobs again.
-        is_reset: to lend everything.
-        changes: fields of :class:`Lending`; without any, what is lent is shown.
+        is_reset: to offer everything.
+        changes: fields of :class:`Availability`; without any, what is offered is shown.
     """
 
     drain: Drain | None = None
@@ -152,7 +152,7 @@ class Asked(Record, frozen=True):
         """For the audit log; empty if nothing changes."""
         if self.drain is not None:
             return "drain"
-        return "resume" if self.is_resume else "lend" * bool(self.is_reset or self.changes)
+        return "resume" if self.is_resume else "offer" * bool(self.is_reset or self.changes)
 
 
 def read_asked(action: str, args: Namespace) -> Asked | None:
@@ -168,10 +168,10 @@ def read_asked(action: str, args: Namespace) -> Asked | None:
             raise SpecError("--off goes with no other option", fix="omit the others")
     if action in ("drain", "resume"):
         return Asked(is_resume=True)
-    return _lend(args) if action == "lend" else None
+    return _offer(args) if action == "offer" else None
 
 
-def change_lending(asked: Asked, state: Path, node: str) -> tuple[str, dict[str, Any]]:
+def change_availability(asked: Asked, state: Path, node: str) -> tuple[str, dict[str, Any]]:
     """Store what the owner said, and say what holds now, for people and for programs.
 
     The running agent notices within a second; one that starts later, when it starts.
@@ -179,7 +179,7 @@ def change_lending(asked: Asked, state: Path, node: str) -> tuple[str, dict[str,
     Raises:
         SpecError: this machine has no such GPU, or the file cannot be read or written.
     """
-    file = lending_file(state)
+    file = availability_file(state)
     try:
         with file.locked():
             before = _before(file, asked)
@@ -191,8 +191,8 @@ def change_lending(asked: Asked, state: Path, node: str) -> tuple[str, dict[str,
             f"{file.path} cannot be written: {error.strerror}",
             fix="run this as the user whose agent it is, and see that the disk is not full",
         ) from error
-    word = OwnersWord(state)
-    after = word.lending
+    word = NodeAvailability(state)
+    after = word.availability
     lines = [*_first_lines(word, node), *_terms(after)]
     if asked.what:
         about = {} if asked.drain is None else {"reason": asked.drain.reason}
@@ -201,19 +201,19 @@ def change_lending(asked: Asked, state: Path, node: str) -> tuple[str, dict[str,
     return "\n".join(lines), {"node": node, **msgspec.to_builtins(after)}
 
 
-def _before(file: SharedFile[Lending], asked: Asked) -> Lending:
-    """What was lent until now. What cannot be read can only be replaced as a whole."""
+def _before(file: SharedFile[Availability], asked: Asked) -> Availability:
+    """What was offered until now. What cannot be read can only be replaced as a whole."""
     try:
-        return read_lending(file)
+        return read_availability(file)
     except SpecError:
         if asked.is_reset:
-            return Lending()
+            return Availability()
         raise
 
 
-def _after(before: Lending, asked: Asked, state: Path) -> Lending:
+def _after(before: Availability, asked: Asked, state: Path) -> Availability:
     if asked.is_reset:
-        return Lending(drain=before.drain)
+        return Availability(drain=before.drain)
     if asked.is_resume or asked.drain is not None:
         return msgspec.structs.replace(before, drain=asked.drain)
     after = msgspec.structs.replace(before, **asked.changes)
@@ -233,11 +233,11 @@ def _environment_of_agent(state: Path) -> Mapping[str, str]:
         return {}
 
 
-def _check_gpus(lending: Lending, environment: Mapping[str, str]) -> None:
+def _check_gpus(availability: Availability, environment: Mapping[str, str]) -> None:
     reader, visible = gpus_of(environment), environment.get(GPUS)
     gpus = reader.read()
     known = {gpu.index for gpu in gpus}
-    unknown = [index for index in lending.gpus or () if index not in known]
+    unknown = [index for index in availability.gpus or () if index not in known]
     there = f"it has {numbered('GPU', sorted(known))}" if known else f"it has none: {reader.note}"
     if unknown and visible is not None:
         raise SpecError(
@@ -248,15 +248,15 @@ def _check_gpus(lending: Lending, environment: Mapping[str, str]) -> None:
         raise SpecError(
             f"this machine has no GPU {unknown[0]}; {there}", fix="give the ids that nodes lists"
         )
-    lent = [gpu for gpu in gpus if lending.lends_gpu(gpu.index)]
-    if lending.memory_bytes is not None:
-        _check_memory(lending.memory_bytes, lent)
+    offered = [gpu for gpu in gpus if availability.offers_gpu(gpu.index)]
+    if availability.memory_bytes is not None:
+        _check_memory(availability.memory_bytes, offered)
 
 
-def _check_memory(size: int, lent: Sequence[Gpu]) -> None:
-    if not lent:
-        raise SpecError("--memory is of GPUs, and no GPU is lent", fix="omit it")
-    most = max(gpu.memory_total_bytes for gpu in lent)
+def _check_memory(size: int, offered: Sequence[Gpu]) -> None:
+    if not offered:
+        raise SpecError("--memory is of GPUs, and no GPU is offered", fix="omit it")
+    most = max(gpu.memory_total_bytes for gpu in offered)
     if size > most:
         raise SpecError(
             f"no GPU here has {size_text(size)}: the largest has {most / 2**30:.1f} GiB",
@@ -297,7 +297,7 @@ def _until(text: str, now_s: float) -> float:
     return time.mktime((now.tm_year, now.tm_mon, now.tm_mday + is_over, hour, minute, 0, 0, 0, -1))
 
 
-def _lend(args: Namespace) -> Asked:
+def _offer(args: Namespace) -> Asked:
     changes: dict[str, Any] = {}
     if args.hours is not None:
         hours = " ".join(args.hours.split())
@@ -336,9 +336,9 @@ def _memory(text: str) -> int:
     return size
 
 
-def _first_lines(word: OwnersWord, node: str) -> list[str]:
+def _first_lines(word: NodeAvailability, node: str) -> list[str]:
     """Whether it takes jobs now."""
-    drain, refusal = word.lending.drain, word.refusal
+    drain, refusal = word.availability.drain, word.refusal
     if refusal is None:
         return [f"{node} takes jobs."]
     if drain is None:
@@ -350,11 +350,13 @@ def _first_lines(word: OwnersWord, node: str) -> list[str]:
     ]
 
 
-def _terms(lending: Lending) -> list[str]:
-    at_end = "; jobs are ended then" if lending.is_strict else "; jobs that still run then go on"
-    gpus = "all" if lending.gpus is None else ", ".join(map(str, lending.gpus)) or "none"
-    size = lending.memory_bytes
+def _terms(availability: Availability) -> list[str]:
+    at_end = (
+        "; jobs are ended then" if availability.is_strict else "; jobs that still run then go on"
+    )
+    gpus = "all" if availability.gpus is None else ", ".join(map(str, availability.gpus)) or "none"
+    size = availability.memory_bytes
     return [
-        f"Hours: {lending.hours + at_end if lending.hours else 'always'}",
+        f"Hours: {availability.hours + at_end if availability.hours else 'always'}",
         f"GPUs: {gpus}{'' if size is None else f', {size_text(size)} of each'}",
     ]

@@ -39,7 +39,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import Exited, StopAsked
-from jupyter_mntrain.model.records.node import Beat, Inventory, Versions
+from jupyter_mntrain.model.records.node import Heartbeat, Inventory, Versions
 from jupyter_mntrain.model.sources.slots import (
     AllocationFile,
     SlotFile,
@@ -51,7 +51,7 @@ from jupyter_mntrain.telemetry.gpus import GpuReader
 
 log = logging.getLogger("mntrain.agent")
 
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 """Interval at which what speaks for agents that are gone says that it lives, and looks whether one
 of them is back. A driver misses it after a few seconds."""
 
@@ -76,9 +76,9 @@ async def read_until(directory: Path, told_to_end: Callable[[], asyncio.Event]) 
             elif known is None and _is_gone(slot, allocation):
                 await _speak_for(directory / slot.slot, slot, allocation, spoken)
         for voice in spoken.values():
-            voice.node.listeners.publish(Beat(time_s=time.time(), interfaces=()))
+            voice.node.listeners.publish(Heartbeat(time_s=time.time(), interfaces=()))
         with suppress(TimeoutError):
-            await asyncio.wait_for(told.wait(), BEAT_S)
+            await asyncio.wait_for(told.wait(), HEARTBEAT_S)
     for voice in spoken.values():
         await voice.close()
 

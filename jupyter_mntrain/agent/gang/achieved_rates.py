@@ -1,4 +1,4 @@
-"""Achieved rates: what a job's ranks achieved on this node's devices is kept beside what was
+"""Achieved rates: what a job's ranks achieved on this node's devices is kept next to what was
 measured of these.
 """
 

@@ -15,7 +15,7 @@ class Achievements:
         self._running: dict[tuple[JobId, int], LocalJob] = {}
 
     def look(self) -> None:
-        """Call at every beat."""
+        """Call at every heartbeat."""
         now = {
             (job.record.job_id, job.record.attempt.number): job
             for job in self._node.jobs.active()

@@ -44,7 +44,9 @@ def _on_gpus(node: LocalNode, request: LeaseRequest) -> LeaseRequest:
     free = [
         gpu.index
         for gpu in gpus
-        if gpu.index not in taken and gpu.may_be_used() and node.owner.lending.lends_gpu(gpu.index)
+        if gpu.index not in taken
+        and gpu.may_be_used()
+        and node.owner.availability.offers_gpu(gpu.index)
     ]
     moved = gpus_now(request.gpus, {gpu.index for gpu in gpus}, free)
     return msgspec.structs.replace(request, gpus=moved)

@@ -57,7 +57,7 @@ class JobBook:
     Args:
         python: interpreter that ranks run under.
         gpus: tells, at the end of an attempt, whether their memory is free again.
-        lent_memory: bytes of each GPU that ranks may use; ``None`` = all.
+        offered_memory: bytes of each GPU that ranks may use; ``None`` = all.
         errors: the agent's own.
         on_release: called once a job that has ended has given its lease back.
     """
@@ -69,7 +69,7 @@ class JobBook:
     leases: LeaseBook
     listeners: Listeners
     gpus: GpuReader
-    lent_memory: Callable[[], int | None] = lambda: None
+    offered_memory: Callable[[], int | None] = lambda: None
     errors: OwnErrors = field(default_factory=OwnErrors)
     on_release: Callable[[], object] = bool
     _jobs: dict[JobId, LocalJob] = field(default_factory=dict)
@@ -204,10 +204,10 @@ class JobBook:
         return job.record
 
     def poll(self) -> bool:
-        """Poll every attempt that is not settled; whether one has written more. Cheap for none."""
+        """Poll every attempt that is not final; whether one has written more. Cheap for none."""
         now, is_behind = time.monotonic(), False
         for job in list(self._jobs.values()):
-            if job.is_settled and not job.file.has_news:
+            if job.is_final and not job.file.has_news:
                 continue
             try:
                 is_behind |= job.poll(now)
@@ -220,7 +220,7 @@ class JobBook:
     def rest(self) -> None:
         """Let jobs that have ended rest: no process, file or memory is left of them. Cheap."""
         for job in self._jobs.values():
-            if job.is_settled:
+            if job.is_final:
                 job.rest()
 
     def close(self) -> None:
@@ -322,8 +322,8 @@ class JobBook:
             has_safe_path=has_safe_path(python),
         )
         command.environment.update(activated)
-        if (lent := self.lent_memory()) is not None:
-            command.environment[GPU_MEMORY_VARIABLE] = str(lent)
+        if (offered := self.offered_memory()) is not None:
+            command.environment[GPU_MEMORY_VARIABLE] = str(offered)
         heading = topology_line(request.job_id, request.attempt)
         run = checkpoints_of_run(self.directory, request.spec.run_of(request.job_id)).parent
         try:

@@ -24,7 +24,7 @@ class DiskTrouble:
         try:
             yield
         except OSError as error:
-            # Not by all that it says: names of files beside the record are drawn at random.
+            # Not by all that it says: names of files next to the record are drawn at random.
             if (what := (error.errno, type(error).__name__)) != self._said:
                 self._said = what
                 log.error("job %s cannot be stored on disk: %s", self._job_id, error)

@@ -54,7 +54,7 @@ def delete(book: Book, job: LocalJob, *, with_checkpoints: bool) -> None:
         RefusedError: it has not ended.
     """
     record = job.record
-    if not job.is_settled or record.is_live:
+    if not job.is_final or record.is_live:
         raise RefusedError(
             f"job {record.job_id} has not ended here",
             kind=Kind.STILL_RUNNING,
@@ -74,7 +74,7 @@ def prune(book: Book, kept: int) -> None:
     """Delete the oldest ended jobs beyond ``kept``, and say so; but no job that is the last of a
     run with checkpoints: without it nothing could go on from them.
     """
-    ended = [job for job in book.all() if job.is_settled and not job.file.is_live]
+    ended = [job for job in book.all() if job.is_final and not job.file.is_live]
     ended.sort(key=lambda job: job.record.attempt.submitted_s)
     for job in ended[: max(0, len(ended) - kept)]:
         record = job.record

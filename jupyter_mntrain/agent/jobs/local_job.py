@@ -156,7 +156,7 @@ class LocalJob:
         return self.file.is_active
 
     @property
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether it has ended and all of it is on disk."""
         is_stored = self.file.is_written and self._is_read and self._is_told
         return is_stored and not self.is_active
@@ -331,7 +331,7 @@ class LocalJob:
 
     def rest(self) -> None:
         """Let go of all but the record of a job that has ended: its supervisor, its files, and what
-        was read of them. What is asked for later is made anew.
+        was read of them. What is asked for later is made again.
         """
         made = self.__dict__.keys() & _MADE
         supervisor = self.attempt.supervisor if "attempt" in made else None

@@ -103,7 +103,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 @lru_cache(maxsize=4 * MOST_FILES)
 def _digest(path: Path, _size: int, _changed_ns: int) -> str:
-    """Launches ask again and again: a file is read anew once its size or time has changed."""
+    """Launches ask again and again: a file is read again once its size or time has changed."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 

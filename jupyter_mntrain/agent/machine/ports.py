@@ -44,7 +44,7 @@ class PortHolder:
             with socket.socket() as here:
                 here.bind((address, 0))
             if port:
-                # Binding alone succeeds beside another listener, but torchrun would then fail.
+                # Binding alone succeeds next to another listener, but torchrun would then fail.
                 with _everywhere(port) as trial:
                     trial.listen()
             return cls(_everywhere(port))

@@ -30,7 +30,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.system_errors import full_disk
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 from jupyter_mntrain.model.records.job import JobRecord
-from jupyter_mntrain.model.records.node import Beat
+from jupyter_mntrain.model.records.node import Heartbeat
 from jupyter_mntrain.model.text.file_name import file_name
 
 # Ring: the newest rows of a series in a file of a fixed size, each at the place of its time.
@@ -282,7 +282,7 @@ class UsageBook:
         """The parts as this agent has written them."""
         self._series: dict[str, UsageSeries] = {}
 
-    def take(self, beat: Beat, own: Own, listed: Collection[str]) -> None:
+    def take(self, heartbeat: Heartbeat, own: Own, listed: Collection[str]) -> None:
         """Take a second.
 
         Args:
@@ -291,10 +291,10 @@ class UsageBook:
         Raises:
             OSError: it cannot be saved; it is tried again.
         """
-        used_bytes = self._memory_bytes - beat.memory_available_bytes
+        used_bytes = self._memory_bytes - heartbeat.memory_available_bytes
         node = HistoryPart(kind="node", total=float(self._memory_bytes))
-        self._add(beat.time_s, node, (beat.cpu_share, used_bytes))
-        for gpu in beat.gpus:
+        self._add(heartbeat.time_s, node, (heartbeat.cpu_share, used_bytes))
+        for gpu in heartbeat.gpus:
             card = HistoryPart(
                 kind="gpu",
                 key=gpu.uuid,
@@ -303,14 +303,16 @@ class UsageBook:
                 total=float(gpu.memory_total_bytes),
             )
             figures = (gpu.utilization, gpu.memory_used_bytes, gpu.power_w, gpu.temperature_c)
-            self._add(beat.time_s, card, figures)
-        for one in (rate for rate in beat.interfaces if rate.name in listed):
+            self._add(heartbeat.time_s, card, figures)
+        for one in (rate for rate in heartbeat.interfaces if rate.name in listed):
             ours = own.get(one.name, (None, None))
             moved = (one.sent_bytes_per_s, one.received_bytes_per_s)
-            self._add(beat.time_s, HistoryPart(kind="interface", key=one.name), (*moved, *ours))
+            self._add(
+                heartbeat.time_s, HistoryPart(kind="interface", key=one.name), (*moved, *ours)
+            )
         # A clock that was set back must not end the saving.
-        if abs(beat.time_s - self._saved_s) >= self._save_interval_s:
-            self._saved_s = beat.time_s
+        if abs(heartbeat.time_s - self._saved_s) >= self._save_interval_s:
+            self._saved_s = heartbeat.time_s
             self.save()
 
     def save(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.membership import state as membership
-from jupyter_mntrain.agent.membership.lending import OWNER
+from jupyter_mntrain.agent.membership.availability import OWNER
 from jupyter_mntrain.agent.membership.node_id import load_node_id
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.model.failure.problem import Problem

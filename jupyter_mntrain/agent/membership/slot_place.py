@@ -20,11 +20,11 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.sources.allotment import read_allotment
+from jupyter_mntrain.model.sources.allocation_limits import read_allocation_limits
 from jupyter_mntrain.model.sources.slots import (
     ASK_FILE,
+    RELAY_FILE,
     SAVE_FILE,
-    TELLER_FILE,
     USE_FILE,
     AgentState,
     AllocationFile,
@@ -59,8 +59,8 @@ class SlotPlace:
     ) -> None:
         self._state = state
         self._node_id = node_id
-        allotted = read_allotment(environment)
-        self._ends_s, self.notice_s = allotted.ends_s, allotted.notice_s
+        limits = read_allocation_limits(environment)
+        self._ends_s, self.notice_s = limits.ends_s, limits.notice_s
         self._told: SlotFile | None = None
 
     def tell(
@@ -103,7 +103,7 @@ class SlotPlace:
     async def ask_why(self) -> None:
         """Have the program that tells what the source knows, if there is one, tell it now."""
         directory = self._state.parent
-        if not (directory / TELLER_FILE).exists():
+        if not (directory / RELAY_FILE).exists():
             return
         with suppress(OSError):
             (directory / ASK_FILE).touch()
@@ -142,7 +142,7 @@ class SlotPlace:
 
 
 def is_back(state: Path, token: Token | None, settings: Settings) -> bool:
-    """Whether a slot is a member already, from before its machine was taken or its job began anew.
+    """Whether a slot is a member already, from before its machine was taken or its job began again.
 
     A member of another cluster than the token's leaves that: the allocation has a new one.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jupyter_mntrain.agent.warnings.began_again import began_again
-from jupyter_mntrain.agent.warnings.meeting import Meeting
+from jupyter_mntrain.agent.warnings.connecting import ConnectionWatch
 from jupyter_mntrain.agent.warnings.nccl_network import NcclNetwork
 from jupyter_mntrain.agent.warnings.numbers import NumberWatch
 from jupyter_mntrain.agent.warnings.quiet_end import QuietEnd
@@ -35,7 +35,7 @@ class WarningWatch:
         self._spec = spec
         self._earlier = before_attempt(spec, attempt)
         self._numbers = NumberWatch()
-        self._meeting = Meeting(attempt, own, log)
+        self._connections = ConnectionWatch(attempt, own, log)
         self._quiet_end = QuietEnd(log)
         self._network = NcclNetwork(log.parent, own)
         self._checkpoints = checkpoints
@@ -58,11 +58,11 @@ class WarningWatch:
             yield from self._quiet_end.living(alive, stepped)
         for problem in self._network.look():
             yield Warned(problem=problem)
-        yield from self._meeting.look(part.ranks)
+        yield from self._connections.look(part.ranks)
 
     def at_good_end(self, part: PartStatus) -> Iterator[JobWarning]:
         """Look once more, after every rank has exited with code 0."""
-        yield from self._meeting.end(part.ranks)
+        yield from self._connections.end(part.ranks)
         for problem in self._quiet_end.warnings(rank.rank for rank in part.ranks):
             yield Warned(problem=problem)
 

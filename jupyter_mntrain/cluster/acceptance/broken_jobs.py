@@ -16,7 +16,7 @@ from jupyter_mntrain.cluster.acceptance.faults import (
 from jupyter_mntrain.cluster.acceptance.programs import failing
 from jupyter_mntrain.cluster.acceptance.timed_jobs import with_steps
 from jupyter_mntrain.cluster.acceptance.trial_jobs import (
-    SETTLE_S,
+    CLEANUP_S,
     TrialJobs,
     program_spec,
 )
@@ -160,7 +160,7 @@ def compared(
 
 def sums_of(job: Job) -> dict[int, StepSums]:
     """Of every step that the newest attempt of an ended job made."""
-    history = job.wait_for_history(SETTLE_S)
+    history = job.wait_for_history(CLEANUP_S)
     steps = (one for series in history.ranks.values() for one in series.steps)
     return {one.step: StepSums(one.loss, one.grad_norm) for one in steps if one.loss is not None}
 
@@ -213,7 +213,7 @@ class Rival:
             jobs.end(jobs.launch(spec))
         except RefusedError as error:
             refused = error.problem
-        rest = jobs.until(lambda: not jobs.leases(but=[other.id]), "counting leases", SETTLE_S)
+        rest = jobs.until(lambda: not jobs.leases(but=[other.id]), "counting leases", CLEANUP_S)
         held = jobs.leases(but=[other.id]) if rest is None else 0
         rival = self._job = jobs.launch(spec, is_queued=True)
         watch = HeldLeases()

@@ -8,7 +8,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.acceptance.programs import sweeping
 from jupyter_mntrain.cluster.acceptance.trial_jobs import (
-    SETTLE_S,
+    CLEANUP_S,
     TrialJobs,
     program_spec,
 )
@@ -47,7 +47,7 @@ def sweep(jobs: TrialJobs, like: JobSpec, kept: Sequence[JobId]) -> Leftovers:
     except MntrainError as error:
         return Leftovers(problem=error.problem, kept=tuple(kept))
     told = _told(job)
-    jobs.until(lambda: not jobs.leases(of=ids), "counting leases", SETTLE_S)
+    jobs.until(lambda: not jobs.leases(of=ids), "counting leases", CLEANUP_S)
     return Leftovers(
         looked_on=tuple(one.node for one in told),
         processes=tuple(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.cluster.acceptance.trial_jobs import SETTLE_S, TrialJobs
+from jupyter_mntrain.cluster.acceptance.trial_jobs import CLEANUP_S, TrialJobs
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.metrics.acceptance.acceptance_report import ScalingPoint
 from jupyter_mntrain.metrics.summary import JobSummary
@@ -75,7 +75,7 @@ def timed(jobs: TrialJobs, spec: JobSpec, names: tuple[str, ...], steps: int) ->
         view = jobs.ended(job, f"timing it on {len(names)} of the nodes")
     except MntrainError as error:
         return TimedJob(msgspec.structs.replace(point, problem=error.problem), job)
-    job.wait_for_history(SETTLE_S)
+    job.wait_for_history(CLEANUP_S)
     return TimedJob(told(point, job.summary(), view.attempt.plan), job)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from jupyter_mntrain.cluster.examination.passing_job import END_S
+from jupyter_mntrain.cluster.diagnostics.probe_job import END_S
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model.errors import MntrainError, NodeError
@@ -21,7 +21,7 @@ from jupyter_mntrain.model.records.node_view import NodeView
 
 LIMIT_S = 600.0
 """A job that has not ended after this, or did not get as far as it should, has failed the run."""
-SETTLE_S = 10.0
+CLEANUP_S = 10.0
 """How long leases may need to be given back."""
 
 

@@ -70,7 +70,7 @@ class TrustRelay:
             if self._identity.registrar is not None:
                 self._identity.registrar.renew()
 
-    async def settle(self, info: NodeInfo, client: AgentClient) -> None:
+    async def update(self, info: NodeInfo, client: AgentClient) -> None:
         """Exchange news with a node. After a failure the node's next message triggers a retry."""
         try:
             if self._knows_less(info):
@@ -281,7 +281,7 @@ class AdmissionDesk:
             return False
         return True
 
-    async def settle(self, nodes: Iterable[NodeView]) -> None:
+    async def update(self, nodes: Iterable[NodeView]) -> None:
         """Renew certificates that are due, and exchange revocations with every node."""
         if self._trust_relay is None:
             return
@@ -289,7 +289,7 @@ class AdmissionDesk:
         for view in nodes:
             if view.info is not None and view.liveness == "up":
                 client = self.client(view.address, view.info.node_id, view.name)
-                await self._trust_relay.settle(view.info, client)
+                await self._trust_relay.update(view.info, client)
 
     async def _admit(self, found: FoundAgent) -> None:
         # It may not listen yet or be too busy; or another process of this user was faster.

@@ -100,7 +100,7 @@ class AgentClient(AgentCalls):
         return (await self._ask("GET", path, LogTimes)).marks
 
     async def stream(self) -> AsyncGenerator[api.StreamMessage, None]:
-        """Hello, then changes and a beat per second, until the connection ends."""
+        """Hello, then changes and a heartbeat per second, until the connection ends."""
         async with aclosing(self._lines(Route.STREAM, {})) as lines:
             async for line in lines:
                 yield self._decoded(api.stream_decoder.decode, line)

@@ -1,1 +1,1 @@
-"""What a cluster hands out beside its jobs: each is a part of :class:`Cluster`'s interface."""
+"""What a cluster hands out besides its jobs: each is a part of :class:`Cluster`'s interface."""

@@ -253,7 +253,7 @@ class ClusterFiles:
 
     def _seats(self, names: Sequence[str], progress: Progress) -> list[FileSeat]:
         self._driver.refuse_read_only()
-        self._search.settle(names, progress)
+        self._search.wait_until_known(names, progress)
         self._search.refuse_awaited(names)
         usable = self._search.usable()
         infos = [find_node(name, usable) for name in names] if names else usable

@@ -105,7 +105,7 @@ class ClusterMembership:
             TrustError: there is no such cluster yet, or another driver created it.
         """
         gone = self.required().authorized().revoke(name, role=role)
-        self._session.loop.run(self._session.live.desk.settle(self._session.live.nodes))
+        self._session.loop.run(self._session.live.desk.update(self._session.live.nodes))
         return gone
 
     async def _look(self) -> None:

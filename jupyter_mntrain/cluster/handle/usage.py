@@ -52,7 +52,7 @@ class ClusterUsage:
             raise bad_argument("last_s", last_s, "seconds, more than 0")
         if not 2 <= points <= MOST_POINTS:
             raise bad_argument("points", points, f"2 to {MOST_POINTS}")
-        self._search.settle([node], progress)
+        self._search.wait_until_known([node], progress)
         client = self._search.client(node)
         end_s = self._clock.time() if until_s is None else until_s
         since_s = int(end_s - min(last_s, LONGEST_S))

@@ -21,7 +21,7 @@ class Comparable(Protocol):
 
 
 class ComparedJobs(Record, frozen=True):
-    """Jobs beside each other. ``summaries`` and each setting's values are in their order;
+    """Jobs side by side. ``summaries`` and each setting's values are in their order;
     ``ranking`` is by one figure, or says why there is none.
     """
 

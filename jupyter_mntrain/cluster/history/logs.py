@@ -64,7 +64,7 @@ ReadTimes = Callable[[int, int], Awaitable[Marks]]
 """``(begin, end) → marks`` of :class:`~jupyter_mntrain.model.text.log_parts.LogTimes`."""
 
 _BAR = re.compile(r"\[\d+:\d+(?::\d+)?[<,][^\]]*\]\s*$")
-"""The end of a state of tqdm's progress bar: time, rate and what is shown beside them."""
+"""The end of a state of tqdm's progress bar: time, rate and what is shown next to them."""
 
 
 class LogSource(Record, frozen=True):

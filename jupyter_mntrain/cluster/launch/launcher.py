@@ -14,7 +14,7 @@ from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_w
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.preflight.before_launch import BeforeLaunch, ToldBefore
-from jupyter_mntrain.cluster.preflight.examiner import CachedPaths
+from jupyter_mntrain.cluster.preflight.probing import CachedPaths
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
@@ -72,7 +72,7 @@ class AgentLauncher:
         is_checked: whether the doctor looks at the nodes before a launch.
         is_fetched: whether a model of the hub is, if it is nowhere here.
         on_note: receives what is to be said that does not stop the launch.
-        ways: those between nodes that need not be tried again.
+        known_paths: those between nodes that need not be tried again.
     """
 
     live: ClusterView
@@ -82,7 +82,7 @@ class AgentLauncher:
     is_checked: bool = True
     is_fetched: bool = True
     on_note: Callable[[Problem], object] = bool
-    ways: CachedPaths | None = None
+    known_paths: CachedPaths | None = None
 
     @property
     def prober(self) -> Prober:
@@ -202,7 +202,9 @@ class AgentLauncher:
         check_spec(spec)
         spec = await with_hub_commit(spec, progress, self.on_note)
         job = self.resolved(spec)
-        doctor = BeforeLaunch(self.live, self.clock, self.ways or CachedPaths(self.clock), job)
+        doctor = BeforeLaunch(
+            self.live, self.clock, self.known_paths or CachedPaths(self.clock), job
+        )
         agreed, told = await both(self.agreed(job, progress), self._told(doctor, project))
         infos, placements = agreed
         if told is not None:

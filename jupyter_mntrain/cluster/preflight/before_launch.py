@@ -9,21 +9,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.cluster.preflight.examiner import (
+from jupyter_mntrain.cluster.preflight.pending_job import find_script, pending_job, question_of
+from jupyter_mntrain.cluster.preflight.probing import (
     AskedNode,
     CachedPaths,
-    Examiner,
     NodeAsTried,
+    Prober,
     ToldByNodes,
     as_tried,
     ports_of,
 )
-from jupyter_mntrain.cluster.preflight.pending_job import find_script, pending_job, question_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.doctor.check import Case, PendingJob
 from jupyter_mntrain.doctor.every import EVERY, examine
-from jupyter_mntrain.doctor.finding import Finding, unexamined, untried
+from jupyter_mntrain.doctor.finding import Finding, not_checked, untried
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model import tunables
@@ -39,7 +39,7 @@ NETWORK_PATIENCE_S = tunables.seconds("doctor.network_before_launch_s")
 TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
 
-class _FoundWays(NamedTuple):
+class _FoundPaths(NamedTuple):
     """The paths between some nodes.
 
     Args:
@@ -57,12 +57,12 @@ class ToldBefore(NamedTuple):
     """What is known while the nodes are asked for other things.
 
     Args:
-        ways: ``None`` if they are still to be tried.
+        paths: ``None`` if they are still to be tried.
     """
 
     job: PendingJob
     told: ToldByNodes
-    ways: _FoundWays | None
+    paths: _FoundPaths | None
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class BeforeLaunch:
     """Examines the participants of one launch.
 
     Args:
-        known: ways that were well a short while ago are not tried again.
+        known: paths that were well a short while ago are not tried again.
     """
 
     live: ClusterView
@@ -79,8 +79,8 @@ class BeforeLaunch:
     job: ResolvedJob
 
     @property
-    def _examiner(self) -> Examiner:
-        return Examiner(
+    def _examiner(self) -> Prober:
+        return Prober(
             self.clock,
             self.job.spec,
             is_loaded=False,
@@ -103,7 +103,7 @@ class BeforeLaunch:
             AskedNode(node, live.client_at(node.node_id), participant)
             for node, participant in zip(nodes, spec.participants, strict=True)
         ]
-        trying = asyncio.ensure_future(self._ways(wanted))
+        trying = asyncio.ensure_future(self._paths_between(wanted))
         try:
             there = await find_script(spec, wanted[0].client, PATIENCE_S)
             job = pending_job(spec, nodes[0].name, project, there)
@@ -130,38 +130,38 @@ class BeforeLaunch:
         """
         told = before.told.with_infos(infos)
         job = msgspec.structs.replace(before.job, head=infos[0].name)
-        ways = before.ways
-        if ways is None or not as_tried(told.able) <= ways.nodes:
-            ways = await self._try(told.able)
-        found = _judged(told, ways, job)
-        if ways.age_s is not None and any(one.level == "stops" for one in found):
-            ways = await self._try(told.able)
-            found = _judged(told, ways, job)
-        if ways.age_s is not None:
-            progress.report(f"the network was tried {ways.age_s:.0f} s ago", 0, None)
-        elif ways.paths is not None:
-            self.known.keep(told.able, ways.paths, found, self.live.jobs)
-        notes = [unexamined(node, why) for node, why in told.silent.items()]
-        if ways.paths is None:
+        paths = before.paths
+        if paths is None or not as_tried(told.able) <= paths.nodes:
+            paths = await self._try(told.able)
+        found = _judged(told, paths, job)
+        if paths.age_s is not None and any(one.level == "stops" for one in found):
+            paths = await self._try(told.able)
+            found = _judged(told, paths, job)
+        if paths.age_s is not None:
+            progress.report(f"the network was tried {paths.age_s:.0f} s ago", 0, None)
+        elif paths.paths is not None:
+            self.known.keep(told.able, paths.paths, found, self.live.jobs)
+        notes = [not_checked(node, why) for node, why in told.silent.items()]
+        if paths.paths is None:
             notes.append(untried([one.name for one in told.nodes], NETWORK_PATIENCE_S))
         return _unless_stopped(found, notes)
 
-    async def _ways(self, nodes: Sequence[AskedNode]) -> _FoundWays:
+    async def _paths_between(self, nodes: Sequence[AskedNode]) -> _FoundPaths:
         """As they were found a short while ago, or are found now."""
         known = self.known.look(nodes, ports_of(self.job.spec), self.live.jobs)
         if known is not None:
-            return _FoundWays(as_tried(nodes), known.paths, known.age_s)
+            return _FoundPaths(as_tried(nodes), known.paths, known.age_s)
         return await self._try(nodes)
 
-    async def _try(self, nodes: Sequence[AskedNode]) -> _FoundWays:
+    async def _try(self, nodes: Sequence[AskedNode]) -> _FoundPaths:
         try:
-            return _FoundWays(as_tried(nodes), await self._examiner.try_ways(nodes))
+            return _FoundPaths(as_tried(nodes), await self._examiner.try_paths(nodes))
         except TimeoutError:
-            return _FoundWays(as_tried(nodes), None)
+            return _FoundPaths(as_tried(nodes), None)
 
 
-def _judged(told: ToldByNodes, ways: _FoundWays, job: PendingJob) -> tuple[Finding, ...]:
-    return examine(Case(nodes=told.nodes, paths=ways.paths or PathsFound(), job=job))
+def _judged(told: ToldByNodes, paths: _FoundPaths, job: PendingJob) -> tuple[Finding, ...]:
+    return examine(Case(nodes=told.nodes, paths=paths.paths or PathsFound(), job=job))
 
 
 def _unless_stopped(found: Sequence[Finding], notes: Sequence[Problem]) -> tuple[Problem, ...]:

@@ -27,7 +27,7 @@ from jupyter_mntrain.model.failure.kind_groups import ANSWERS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.records.node import Beat, NodeInfo
+from jupyter_mntrain.model.records.node import Heartbeat, NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
 
 # Liveness: up, suspect or lost, from how long a node has been silent. Pure.
@@ -134,7 +134,7 @@ class AgentWatch:
     node_id: NodeId | None = None
     info: NodeInfo | None = None
     called: str = ""
-    _beat: Beat | None = None
+    _heartbeat: Heartbeat | None = None
     _liveness: Liveness = "connecting"
     _last_seen_s: float | None = None
     _error: MntrainError | None = None
@@ -160,7 +160,7 @@ class AgentWatch:
             found_by=self.found_by,
             liveness=self._liveness,
             info=self.info,
-            beat=self._beat,
+            heartbeat=self._heartbeat,
             last_seen_s=self._last_seen_s,
             problem=self._problem(),
             called=self.called,
@@ -246,8 +246,8 @@ class AgentWatch:
                 self._try_now.clear()
             case NodeChanged(node=info):
                 self.info = info
-            case Beat() as beat:
-                self._beat = beat
+            case Heartbeat() as heartbeat:
+                self._heartbeat = heartbeat
         if self.info is not None:
             self.on_message(self.info.node_id, message)
         self._heard(goodbye=message.reason if isinstance(message, Goodbye) else None)

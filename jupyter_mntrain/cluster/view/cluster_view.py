@@ -221,11 +221,11 @@ class ClusterView:
                 self.records.look()
 
     def _on_change(self, watch: AgentWatch) -> None:
-        """Publish a watch's view. A beat changes no other node and no job: with many nodes, a
+        """Publish a watch's view. A heartbeat changes no other node and no job: with many nodes, a
         merge of all of them for each would take most of a driver's time.
         """
         before, now = self._views.get(watch), watch.view
-        if before is None or not _is_next_beat(before, now):
+        if before is None or not _is_next_heartbeat(before, now):
             self._publish()
             return
         where = next((i for i, view in enumerate(self.nodes) if view is before), None)
@@ -266,7 +266,7 @@ class ClusterView:
                 if excuse:
                     watch.forgive(excuse)
                 watch.tick()
-            if self._ledger.is_to_settle or self._has_changed():
+            if self._ledger.needs_update or self._has_changed():
                 self._publish()
             self.records.look()
 
@@ -331,7 +331,7 @@ class ClusterView:
         told = ""
         while True:
             try:
-                await self._settle_trust()
+                await self._update_trust()
                 told = ""
             except (MntrainError, OSError) as error:  # this user's home may be read-only
                 if str(error) != told:
@@ -339,9 +339,9 @@ class ClusterView:
                 told = str(error)
             await asyncio.sleep(TRUST_EVERY_S)
 
-    async def _settle_trust(self) -> None:
+    async def _update_trust(self) -> None:
         self.desk.look()
-        await self.desk.settle(self.nodes)
+        await self.desk.update(self.nodes)
         for view in self.nodes:
             if is_waiting(view) and await self.desk.lets_in(view.address):
                 self.watch(view.address, view.found_by)
@@ -352,10 +352,10 @@ def reachable_of(nodes: Iterable[NodeView]) -> list[NodeInfo]:
     return [view.info for view in nodes if view.info and view.liveness in ("up", "suspect")]
 
 
-def _is_next_beat(before: NodeView, now: NodeView) -> bool:
-    """Whether nothing has changed but when the node was heard, and what its beat says."""
+def _is_next_heartbeat(before: NodeView, now: NodeView) -> bool:
+    """Whether nothing has changed but when the node was heard, and what its heartbeat says."""
     return before.info is now.info and now == msgspec.structs.replace(
-        before, beat=now.beat, last_seen_s=now.last_seen_s
+        before, heartbeat=now.heartbeat, last_seen_s=now.last_seen_s
     )
 
 

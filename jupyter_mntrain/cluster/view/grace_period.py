@@ -10,7 +10,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node_view import NodeView
 
-SETTLE_S = tunables.seconds("cluster.settle_s")
+DISCOVERY_S = tunables.seconds("cluster.discovery_s")
 
 
 class GracePeriod:
@@ -37,13 +37,13 @@ class GracePeriod:
         """
         changes = self._live.changes
         return (
-            changes.wait_until(is_enough, self._left_s(SETTLE_S))
+            changes.wait_until(is_enough, self._left_s(DISCOVERY_S))
             or changes.wait_until(lambda: is_enough() or self._is_heard(), self._left_s(CONNECT_S))
         ) and bool(is_enough())
 
     def wait_briefly(self, is_enough: Callable[[], object]) -> None:
         """As :meth:`wait`, but nodes that were found and have not answered are not waited for."""
-        self._live.changes.wait_until(is_enough, self._left_s(SETTLE_S))
+        self._live.changes.wait_until(is_enough, self._left_s(DISCOVERY_S))
 
     def _is_heard(self) -> bool:
         return not any(map(_is_connecting, self._live.nodes))

@@ -41,10 +41,10 @@ class JobLedger:
         self._taken: Mapping[str, Problem] = {}
         """Nodes that a scheduler has taken back, by name, each with why."""
         self._missing: dict[JobId, tuple[NodeId, ...]] = {}
-        self._settled: set[JobId] = set()
+        self._final: set[JobId] = set()
         """Jobs that have ended everywhere: who is reachable changes nothing about them."""
         self._first_seen_s: dict[JobId, float] = {}
-        self.is_to_settle = False
+        self.needs_update = False
         """Whether a record is missing that may still arrive."""
         self._views: dict[JobId, JobView] = {}
 
@@ -63,7 +63,7 @@ class JobLedger:
                 self._doubt(job_id, node_id)
         for job_id, record in records.items():
             self._records.setdefault(job_id, {})[node_id] = record
-            self._settled.discard(job_id)
+            self._final.discard(job_id)
         self._rebuild()
 
     def confirm(self, node_id: NodeId, newest: Sequence[JobRecord], *, is_all: bool) -> None:
@@ -98,7 +98,7 @@ class JobLedger:
         by_node = self._records.get(job_id, {})
         by_node.pop(node_id, None)
         self._doubtful.discard((job_id, node_id))
-        self._settled.discard(job_id)
+        self._final.discard(job_id)
         if by_node:
             self._lacking.add((job_id, node_id))
             self._views[job_id] = self._view(by_node)
@@ -124,7 +124,7 @@ class JobLedger:
         are unknown. Call often: a missing record counts as lost after a while.
         """
         reachable = {node.node_id: (node.name, frozenset(node.addresses)) for node in nodes}
-        if reachable == self._reachable and not self.is_to_settle:
+        if reachable == self._reachable and not self.needs_update:
             return False
         self._reachable = reachable
         self._rebuild()
@@ -140,7 +140,7 @@ class JobLedger:
         return tuple(sorted(self._views.values(), key=lambda v: (-v.attempt.submitted_s, v.job_id)))
 
     def _rebuild(self) -> None:
-        self.is_to_settle = False
+        self.needs_update = False
         self._first_seen_s = {
             job_id: self._first_seen_s.get(job_id, self._clock.monotonic())
             for job_id in self._records
@@ -149,7 +149,7 @@ class JobLedger:
             job_id: ids for job_id, ids in self._missing.items() if job_id in self._records
         }
         self._views = {
-            job_id: self._views[job_id] if job_id in self._settled else self._view(by_node)
+            job_id: self._views[job_id] if job_id in self._final else self._view(by_node)
             for job_id, by_node in self._records.items()
         }
 
@@ -164,12 +164,12 @@ class JobLedger:
         if known is not None and _age(record) < _age(known):
             return False
         by_node[node_id] = record
-        self._settled.discard(job_id)
+        self._final.discard(job_id)
         return True
 
     def _doubt(self, job_id: JobId, node_id: NodeId) -> None:
         self._doubtful.add((job_id, node_id))
-        self._settled.discard(job_id)
+        self._final.discard(job_id)
 
     def _view(self, by_node: dict[NodeId, JobRecord]) -> JobView:
         newest = max(by_node.values(), key=lambda record: record.attempt.number)
@@ -199,7 +199,7 @@ class JobLedger:
             and ((job_id, place.node_id) in self._doubtful or place.node_id not in by_node)
         )
         if unknown and not self._is_started(newest):
-            self.is_to_settle = True
+            self.needs_update = True
             unknown = tuple(one for one in unknown if (job_id, one) in self._doubtful)
         self._missing[job_id] = unknown
         attempts = {record.attempt.number for record in by_node.values()}
@@ -209,7 +209,7 @@ class JobLedger:
             and all(place.node_id in by_node for place in places)
             and not any(_may_change(record) for record in by_node.values())
         ):
-            self._settled.add(job_id)
+            self._final.add(job_id)
 
     def _absent(self, newest: JobRecord, by_node: Mapping[NodeId, JobRecord]) -> set[NodeId]:
         """Participants that have lost their record of a job, if its start is over everywhere."""
@@ -220,13 +220,13 @@ class JobLedger:
         } - {newest.part.node_id}
         if not found or self._is_started(newest):
             return found
-        self.is_to_settle = True
+        self.needs_update = True
         return set()
 
     def _has_lost(self, job_id: JobId, place: Placement, record: JobRecord | None) -> bool:
         if place.node_id in self._reachable:
             return record is None and (job_id, place.node_id) in self._lacking
-        # A node that has joined anew with an empty state directory has another id.
+        # A node that has joined again with an empty state directory has another id.
         is_replaced = any(
             name == place.node and not addresses.isdisjoint(place.agent)
             for name, addresses in self._reachable.values()

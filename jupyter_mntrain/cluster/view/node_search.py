@@ -32,7 +32,7 @@ class NodeSearch:
         self._grace = grace
         self._clock = clock
 
-    def settle(self, names: Sequence[str], progress: Progress) -> None:
+    def wait_until_known(self, names: Sequence[str], progress: Progress) -> None:
         """Wait, in a new driver, until the nodes in ``names`` are found or should have been.
 
         While several of these names lead to one node, it is waited on: a copy of a machine has the

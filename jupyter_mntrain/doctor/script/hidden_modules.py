@@ -1,4 +1,4 @@
-"""Hidden modules: those of Python and torch that files beside a script hide from it. Pure.
+"""Hidden modules: those of Python and torch that files next to a script hide from it. Pure.
 
 Python looks in the script's folder first: ``random.py`` there is what torch gets for ``random``.
 """
@@ -31,7 +31,7 @@ def hidden_modules(script: str, names: Iterable[str]) -> tuple[str, ...]:
     """The files, or packages, that hide some.
 
     Args:
-        script: its path, beside ``names``; empty if Python looks in the folder that it runs in.
+        script: its path, next to ``names``; empty if Python looks in the folder that it runs in.
         names: files that are sent with it.
     """
     folder, found = PurePosixPath(script).parent, set[str]()

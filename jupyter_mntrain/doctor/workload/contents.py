@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck, Unsent
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, NodeCheck, Unsent
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.launch.files.data_files import DATA_FILES, data_suffix
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -20,7 +20,7 @@ MOST_NAMED = 5
 
 THERE: Final = ("folder", "file")
 OF_MODELS: Final = (".json", ".safetensors", ".jinja", ".model", ".txt")
-"""Suffixes of what the trainer reads, beside weights that are not in safetensors."""
+"""Suffixes of what the trainer reads, next to weights that are not in safetensors."""
 
 
 class ImportedModules(Check):
@@ -47,7 +47,7 @@ class ImportedModules(Check):
 
     def _judged(
         self,
-        node: Examined,
+        node: CheckedNode,
         facts: MachineFacts,
         maybe: Collection[str],
         unsent: Mapping[str, Unsent],
@@ -99,7 +99,7 @@ class WholeModel(NodeCheck):
         "adapter or quantized weights, all files that its index lists, and a tokenizer"
     )
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+    def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         models = [
             one for one in facts.paths if one.use in ("model", "tokenizer") and one.kind in THERE
         ]
@@ -118,7 +118,7 @@ class SameContents(Check):
     )
 
     def findings(self, case: Case) -> Iterable[Finding]:
-        by_path: dict[tuple[str, str], list[tuple[Examined, FoundPath]]] = {}
+        by_path: dict[tuple[str, str], list[tuple[CheckedNode, FoundPath]]] = {}
         for node in case.nodes:
             for one in node.facts.paths if node.facts else ():
                 if read := _read(one):
@@ -128,7 +128,7 @@ class SameContents(Check):
             if len(copies) > 1:
                 yield from self._compared(copies)
 
-    def _compared(self, copies: Sequence[tuple[Examined, FoundPath]]) -> Iterable[Finding]:
+    def _compared(self, copies: Sequence[tuple[CheckedNode, FoundPath]]) -> Iterable[Finding]:
         counted = Counter(tuple(sorted(one.files.items())) for _, one in copies).most_common(1)
         usual = dict(counted[0][0])
         holder = next(node for node, one in copies if one.files == usual)
@@ -146,11 +146,13 @@ class SameContents(Check):
                 Kind.NO_FILE,
                 cause=f"{shown_line(one.path)}, the {one.use} of the job, is not the same as on "
                 f"{holder.name}: {what}",
-                fix=f"copy it anew from {holder.name}: rsync -a --checksum, or mntrain push "
+                fix=f"copy it again from {holder.name}: rsync -a --checksum, or mntrain push "
                 "under another name",
             )
 
-    def _other_input(self, node: Examined, one: FoundPath, holder: Examined, what: str) -> Finding:
+    def _other_input(
+        self, node: CheckedNode, one: FoundPath, holder: CheckedNode, what: str
+    ) -> Finding:
         """Each node may be to have a part of its own."""
         return self.slows(
             node,
@@ -158,7 +160,7 @@ class SameContents(Check):
             Kind.NO_FILE,
             cause=f"{shown_line(one.path)}, which the script reads, is not the same as on "
             f"{holder.name}: {what}",
-            fix=f"copy it anew from {holder.name}: rsync -a --checksum; if each node is to have a "
+            fix=f"copy it again from {holder.name}: rsync -a --checksum; if each node is to have a "
             "part of its own, go on",
         )
 

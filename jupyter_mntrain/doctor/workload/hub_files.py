@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.node import LEAST_BYTES
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -30,13 +30,13 @@ class HubFiles(Check):
             for one in lost:
                 yield self._judged(node, one, self._holder(case, one))
 
-    def _holder(self, case: Case, like: FoundInHub) -> tuple[Examined, FoundInHub] | None:
+    def _holder(self, case: Case, like: FoundInHub) -> tuple[CheckedNode, FoundInHub] | None:
         found = ((node, one) for node in case.nodes if node.facts for one in node.facts.hub)
         same = ((node, one) for node, one in found if (one.use, one.name) == (like.use, like.name))
         return next(((node, one) for node, one in same if one.is_there), None)
 
     def _judged(
-        self, node: Examined, lost: FoundInHub, has: tuple[Examined, FoundInHub] | None
+        self, node: CheckedNode, lost: FoundInHub, has: tuple[CheckedNode, FoundInHub] | None
     ) -> Finding:
         name, flag = shown_line(lost.name), " --repo-type dataset" * (lost.use == "data")
         folder = shown_line(lost.folder)

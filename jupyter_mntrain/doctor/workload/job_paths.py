@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode
 from jupyter_mntrain.doctor.finding import Finding, Remedy
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -36,7 +36,7 @@ class JobPaths(Check):
             if read and not lost:
                 yield self.passed(node, "there")
 
-    def _judged(self, case: Case, node: Examined, lost: FoundPath) -> Finding:
+    def _judged(self, case: Case, node: CheckedNode, lost: FoundPath) -> Finding:
         path = shown_line(lost.path)
         if lost.trouble is not None:
             return self.found("stops", node, lost.use, lost.trouble)
@@ -69,17 +69,17 @@ def _asked(one: FoundPath) -> str:
     return one.asked or one.path
 
 
-def _found(node: Examined, like: FoundPath) -> FoundPath | None:
+def _found(node: CheckedNode, like: FoundPath) -> FoundPath | None:
     paths = node.facts.paths if node.facts else ()
     return next((one for one in paths if (one.use, _asked(one)) == (like.use, _asked(like))), None)
 
 
-def _has(node: Examined, like: FoundPath) -> bool:
+def _has(node: CheckedNode, like: FoundPath) -> bool:
     found = _found(node, like)
     return found is not None and found.kind in ("folder", "file")
 
 
-def _shown_target(node: Examined, like: FoundPath) -> str:
+def _shown_target(node: CheckedNode, like: FoundPath) -> str:
     """Where it really lies, if a symbolic link leads there: what is missing may be the link."""
     found = _found(node, like)
     if found is None or found.real_path in ("", found.path):

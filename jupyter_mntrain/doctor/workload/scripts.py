@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, PendingJob, Unsent
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, PendingJob, Unsent
 from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds
 from jupyter_mntrain.doctor.workload.contents import THERE
@@ -33,7 +33,7 @@ class ScriptText(Check):
     title = "Script"
     looks_at = (
         "whether a job's script is Python, its own argparse takes its arguments, what lies "
-        "beside it hides no module of Python or torch, and it tells Lightning the launch's nodes"
+        "next to it hides no module of Python or torch, and it tells Lightning the launch's nodes"
     )
 
     def findings(self, case: Case) -> Iterable[Finding]:
@@ -62,7 +62,7 @@ class ScriptText(Check):
                 head,
                 f"hides {name}",
                 Kind.NO_MODULE,
-                cause=f"beside {_name(job)} lies {hides}: whoever imports {name}, torch too, gets "
+                cause=f"next to {_name(job)} lies {hides}: whoever imports {name}, torch too, gets "
                 "that in place of the module of Python or torch",
                 fix=f"rename {shown_line(job.hides[0])}",
             )
@@ -81,7 +81,7 @@ class ScriptText(Check):
         else:
             yield self.passed(head, "reads well")
 
-    def _no_python(self, head: Examined, job: PendingJob, script: ScriptNeeds) -> Finding:
+    def _no_python(self, head: CheckedNode, job: PendingJob, script: ScriptNeeds) -> Finding:
         problem = Problem(
             kind=Kind.EXCEPTION,
             cause=f"{_name(job)}, line {script.line}: {shown_line(script.error)}; read as Python "
@@ -154,7 +154,7 @@ class ScriptVariables(Check):
             )
             yield self.found(_level(lost), node, names, problem)
 
-    def _set_here(self, node: Examined, job: PendingJob, here: Sequence[Need]) -> Finding:
+    def _set_here(self, node: CheckedNode, job: PendingJob, here: Sequence[Need]) -> Finding:
         """Without it the script may do something else than it does here."""
         names = ", ".join(one.what for one in here)
         are, them = ("they are", "them") if len(here) > 1 else ("it is", "it")
@@ -166,7 +166,7 @@ class ScriptVariables(Check):
         )
         return self.found("slows", node, names, problem)
 
-    def _of_other_launcher(self, node: Examined, job: PendingJob, need: Need) -> Finding:
+    def _of_other_launcher(self, node: CheckedNode, job: PendingJob, need: Need) -> Finding:
         """Each rank would need another value."""
         own = counterpart(need.what)
         problem = Problem(
@@ -242,7 +242,7 @@ class ScriptFiles(Check):
             elif node.facts is not None:
                 yield self.passed(node, "there")
 
-    def _unsent(self, node: Examined, job: PendingJob, unsent: Sequence[Need]) -> Finding:
+    def _unsent(self, node: CheckedNode, job: PendingJob, unsent: Sequence[Need]) -> Finding:
         first = next((one for one in unsent if job.unsent[one.what].how), unsent[0])
         lack = job.unsent[first.what]
         alike = [first]
@@ -270,7 +270,7 @@ class ScriptFiles(Check):
         # It may make it itself, or change to another folder.
         return self.found("slows", node, shown_line(first.what), problem)
 
-    def _unsent_argument(self, node: Examined, job: PendingJob) -> Finding:
+    def _unsent_argument(self, node: CheckedNode, job: PendingJob) -> Finding:
         given, how = next(iter(job.unsent_arguments.items()))
         path = shown_line(given)
         problem = Problem(
@@ -282,7 +282,7 @@ class ScriptFiles(Check):
         return self.found("slows", node, path, problem)
 
     def _lost(
-        self, node: Examined, job: PendingJob, lost: Sequence[Need], *, is_there: bool
+        self, node: CheckedNode, job: PendingJob, lost: Sequence[Need], *, is_there: bool
     ) -> Finding:
         places = [job.placed.get(one.what, one.what) for one in lost]
         paths, it = _listed(places), _it(lost)
@@ -300,7 +300,7 @@ class ScriptFiles(Check):
         )
         return self.found(_level(lost), node, shown_line(places[0]), problem)
 
-    def _not_given(self, node: Examined, job: PendingJob, given: str, has: str) -> Finding:
+    def _not_given(self, node: CheckedNode, job: PendingJob, given: str, has: str) -> Finding:
         path = shown_line(job.given[given])
         problem = Problem(
             kind=Kind.NO_FILE,
@@ -347,11 +347,11 @@ def _its(needs: Sequence[Need]) -> str:
     return "its" if len(needs) == 1 else "their"
 
 
-def _kinds(node: Examined) -> dict[str, PathKind]:
+def _kinds(node: CheckedNode) -> dict[str, PathKind]:
     return {one.asked: one.kind for one in node.facts.paths} if node.facts else {}
 
 
-def _lacks_given(case: Case, node: Examined, job: PendingJob) -> tuple[str, str] | None:
+def _lacks_given(case: Case, node: CheckedNode, job: PendingJob) -> tuple[str, str] | None:
     """An argument that names a file of another node, and which node that is: of what none has, the
     script may make it.
     """

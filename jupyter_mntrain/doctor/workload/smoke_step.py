@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -34,7 +34,7 @@ class SmokeStep(Check):
             if (found := self._judged(node, place, trial)) is not None:
                 yield found
 
-    def _judged(self, node: Examined, place: TriedNode, trial: JobTrial) -> Finding | None:
+    def _judged(self, node: CheckedNode, place: TriedNode, trial: JobTrial) -> Finding | None:
         """What there is to say of a node; nothing if its ranks ended because others had failed."""
         if place.problem is not None:
             return self.found("stops", node, "failed", _with_plan(place, place.problem))

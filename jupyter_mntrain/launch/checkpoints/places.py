@@ -12,7 +12,7 @@ from jupyter_mntrain.model.ids import JobId
 P = TypeVar("P", bound=PurePath)
 
 RUNS = "runs"
-"""Directory beside that of the jobs."""
+"""Directory next to that of the jobs."""
 CHECKPOINTS = "checkpoints"
 
 

@@ -1,4 +1,4 @@
-"""Arriving: pieces that have come so far, in a folder beside the goal until all of them have.
+"""Arriving: pieces that have come so far, in a folder next to the goal until all of them have.
 
 A piece is written only if its hash is right, so a folder that appears is whole. What arrived stays
 for the next time: its pieces are listed in a file, and read again before they count.

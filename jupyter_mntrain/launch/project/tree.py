@@ -34,7 +34,7 @@ SHA256 = r"[0-9a-f]{64}"
 Sha256 = Annotated[str, Meta(pattern=f"^{SHA256}$")]
 
 BLOBS = "blobs"
-"""Directory beside that of a node's jobs."""
+"""Directory next to that of a node's jobs."""
 
 
 class TreeFile(Record, frozen=True):
@@ -139,7 +139,7 @@ def too_many_files(count: int) -> SpecError:
     """The error for a project with more files than may be sent."""
     return SpecError(
         f"the project has {count} files or more; the limit is {MOST_FILES}",
-        fix="leave out what the job does not need: a .mntrainignore beside it takes the patterns "
+        fix="leave out what the job does not need: a .mntrainignore next to it takes the patterns "
         "of .gitignore; the limit is the setting projects.files",
     )
 

@@ -75,7 +75,7 @@ def _networks(
 
 
 def _slow_beside_others(pairs: Sequence[PairFigures]) -> dict[PairFigures, float]:
-    """The pairs that are slow beside all others, slowest first, with the others' median."""
+    """The pairs that are slow next to all others, slowest first, with the others' median."""
     found = {}
     for one in sorted(pairs, key=lambda pair: pair.bytes_per_s):
         others = [other.bytes_per_s for other in pairs if other is not one]
@@ -85,7 +85,7 @@ def _slow_beside_others(pairs: Sequence[PairFigures]) -> dict[PairFigures, float
 
 
 def _pairs(pairs: Sequence[PairFigures]) -> Iterator[Problem]:
-    """Yield pairs that are slow beside the others, and the one that stays farthest below its line
+    """Yield pairs that are slow next to the others, and the one that stays farthest below its line
     rate, if it is too far.
     """
     slow = _slow_beside_others(pairs)

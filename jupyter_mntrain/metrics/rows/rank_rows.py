@@ -267,7 +267,7 @@ class RankRows:
         return formulas.throughput(self._job_tokens * steps, spent)
 
     def summary(self, state: JobState, pid: int | None) -> RankSummary:
-        """The rank as it is now; made anew only when something of it has changed."""
+        """The rank as it is now; made again only when something of it has changed."""
         series = self.series
         told = (series.start, series.end, series.progress) if series else ()
         of_job = (self._job_tokens, self.peak_flops_per_s)

@@ -1,4 +1,4 @@
-"""Achieved: the speeds of devices and links as a job had them, to plan anew with. Pure."""
+"""Achieved: the speeds of devices and links as a job had them, to plan again with. Pure."""
 
 from __future__ import annotations
 

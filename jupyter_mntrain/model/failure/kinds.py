@@ -92,9 +92,9 @@ class Kind(StrEnum):
     DRAINED = "drained"
     """The node's owner has drained it: it takes no new jobs."""
     OUT_OF_HOURS = "out-of-hours"
-    """It is not an hour at which the node's owner lends it. Also a warning."""
-    NOT_LENT = "not-lent"
-    """The node's owner does not lend this GPU, or what is lent cannot be read."""
+    """It is not an hour at which the node's owner offers it. Also a warning."""
+    NOT_OFFERED = "not-offered"
+    """The node's owner does not offer this GPU, or what is offered cannot be read."""
 
     # Nodes that a scheduler gives.
 

@@ -139,12 +139,12 @@ class JobSpec(UserRecord, frozen=True):
 
     @property
     def needs_package(self) -> bool:
-        """Whether it runs a program of this package: the trainer, or one beside it."""
+        """Whether it runs a program of this package: the trainer, or one next to it."""
         return self.entry[:1] == ("-m",) and self.entry[1].startswith("jupyter_mntrain.")
 
     @property
     def runs_beside(self) -> bool:
-        """Whether it runs a program of this package beside the trainer, like generate."""
+        """Whether it runs a program of this package next to the trainer, like generate."""
         return self.needs_package and not self.runs_trainer
 
     def run_of(self, job_id: JobId) -> JobId:

@@ -7,7 +7,7 @@ from typing import Literal
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.plan import DeviceMeasurement
 from jupyter_mntrain.model.records.probes import LinkEnd
 
@@ -21,7 +21,7 @@ CapacitySource = Literal["measured", "given"]
 
 GpuPlatform = Literal["CUDA", "ROCm", "XPU"]
 
-Condition = Literal["alone", "starved of CPU", "beside a job"]
+Condition = Literal["alone", "short of CPU", "beside a job"]
 """Condition of a measurement: what disturbed it, on either node. The worst comes last."""
 
 
@@ -297,9 +297,9 @@ class NodeInfo(Record, frozen=True):
     """Directory of this agent's jobs, ``…/jobs``, for dry runs."""
     problem: Problem | None = None
     """Why it can start no job now: its state directory is gone or cannot be written, or its owner
-    does not lend it."""
-    lending: Lending = Lending()
-    """What its owner lends."""
+    does not offer it."""
+    availability: Availability = Availability()
+    """What its owner offers."""
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -322,7 +322,7 @@ class InterfaceRate(Record, frozen=True):
     received_bytes: int
 
 
-class Beat(Record, frozen=True, tag_field="kind", tag="beat"):
+class Heartbeat(Record, frozen=True, tag_field="kind", tag="heartbeat"):
     """Heartbeat: sent on every stream once a second, with current usage."""
 
     time_s: float
@@ -333,7 +333,7 @@ class Beat(Record, frozen=True, tag_field="kind", tag="beat"):
 
 
 class MachineDescription(Record, frozen=True):
-    """What a report tells of a node beside its inventory.
+    """What a report tells of a node besides its inventory.
 
     Args:
         packages: versions of all that ranks can import, by name.

@@ -10,7 +10,7 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.node import Beat, NodeInfo
+from jupyter_mntrain.model.records.node import Heartbeat, NodeInfo
 
 Liveness = Literal["connecting", "up", "suspect", "lost"]
 """``connecting``: it has not answered yet. ``suspect`` and ``lost``: it no longer answers, not even
@@ -27,7 +27,7 @@ class NodeView(Record, frozen=True):
         address: ``host:port`` that the driver uses.
         found_by: how the address became known first.
         info: newest information; ``None`` until it has answered once.
-        beat: newest heartbeat.
+        heartbeat: newest heartbeat.
         last_seen_s: Unix time of its last message.
         problem: why it cannot be used, or why it is silent.
         is_conflict: another agent claims the same node id; neither can take part in a job.
@@ -39,7 +39,7 @@ class NodeView(Record, frozen=True):
     found_by: FoundBy
     liveness: Liveness
     info: NodeInfo | None = None
-    beat: Beat | None = None
+    heartbeat: Heartbeat | None = None
     last_seen_s: float | None = None
     problem: Problem | None = None
     is_conflict: bool = False
@@ -54,13 +54,14 @@ class NodeView(Record, frozen=True):
     @property
     def newest(self) -> NodeInfo | None:
         """The node with its GPUs and free memory as of the last heartbeat."""
-        if self.info is None or self.beat is None:
+        if self.info is None or self.heartbeat is None:
             return self.info
         there = self.info.inventory
         inventory = msgspec.structs.replace(
             there,
-            gpus=self.beat.gpus or there.gpus,
-            memory_available_bytes=self.beat.memory_available_bytes or there.memory_available_bytes,
+            gpus=self.heartbeat.gpus or there.gpus,
+            memory_available_bytes=self.heartbeat.memory_available_bytes
+            or there.memory_available_bytes,
         )
         return msgspec.structs.replace(self.info, inventory=inventory)
 

@@ -220,7 +220,7 @@ class PlannedLink(Record, frozen=True):
 
 
 class OtherPlan(Record, frozen=True):
-    """A plan beside the chosen one.
+    """A plan next to the chosen one.
 
     Args:
         name: what it is, in words, such as ``equal split`` or ``second best``.
@@ -228,7 +228,7 @@ class OtherPlan(Record, frozen=True):
         step_s: predicted; ``None`` where it cannot run.
         obstacle: why it cannot run, in words.
         memory_bytes: that each rank needs.
-        note: what it costs beside time, in words.
+        note: what it costs besides time, in words.
     """
 
     name: str
@@ -240,7 +240,7 @@ class OtherPlan(Record, frozen=True):
 
 
 class Improvement(Record, frozen=True):
-    """What would help, alone and planned anew.
+    """What would help, alone and planned again.
 
     Args:
         what: in words, such as ``a 2.5 Gbit/s link from node1 to node2``.
@@ -267,7 +267,7 @@ class Plan(Record, frozen=True):
         ranks: of the first pipeline, in order.
         links: of the first pipeline, between nodes.
         in_flight: microbatches in flight per stage; empty where the schedule fixes them.
-        kept_back: gradients of weights that each stage puts off at most; empty without.
+        deferred: gradients of weights that each stage defers at most; empty without.
         update_s: seconds of the step that the optimizer takes.
         bottleneck: what sets the pace, in words.
         others: the equal split, the second best, and other ways to split the job.
@@ -282,7 +282,7 @@ class Plan(Record, frozen=True):
     ranks: tuple[PlannedRank, ...] = ()
     links: tuple[PlannedLink, ...] = ()
     in_flight: tuple[int, ...] = ()
-    kept_back: tuple[int, ...] = ()
+    deferred: tuple[int, ...] = ()
     update_s: float = 0.0
     bottleneck: str = ""
     others: tuple[OtherPlan, ...] = ()

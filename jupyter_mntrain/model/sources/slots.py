@@ -34,7 +34,7 @@ ALLOCATION_FILE = "allocation.json"
 SAVE_FILE, AGAIN = "save", "again"
 """The file, and what it holds if the allocation is queued again afterwards."""
 USE_FILE = "used"
-TELLER_FILE, ASK_FILE = "teller", "ask"
+RELAY_FILE, ASK_FILE = "status-relay", "ask"
 """The first is there while a program inside the allocation tells what the source knows; an agent
 that is told to end makes the second, to be told why at once."""
 

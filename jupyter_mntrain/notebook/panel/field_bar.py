@@ -1,4 +1,4 @@
-"""Panel fields: a text field for each setting that is changed most, and its problem beside it."""
+"""Panel fields: a text field for each setting that is changed most, and its problem next to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RESTART_LABELS = {
     "restarts": "Max restarts",
     "min_nodes": "Min nodes",
 }
-"""Fields that stand beside the choice of when to restart."""
+"""Fields that stand next to the choice of when to restart."""
 
 PLACE_LABELS = {
     "project": "Project folder",

@@ -107,7 +107,7 @@ class WidgetPanel:
         bar = self.launch_bar
         self.job_bar = JobBar(self._do, self._stop, self._save, self._stacks, bar.toggle.focus)
         self._action = Action(self._put, bar.say, bar.complain, self._forget_shown)
-        self._worker = Worker(self._settle, self._action.failed)
+        self._worker = Worker(self._refresh, self._action.failed)
         busy = html(pieces.second(BUSY))
         busy.add_class("mnt-busy")
         self.root = box(
@@ -278,7 +278,7 @@ class WidgetPanel:
         """Force a redraw."""
         self._shown_for = None
 
-    def _settle(self) -> None:
+    def _refresh(self) -> None:
         now = self._state()
         if now == self._shown_for:
             return
@@ -353,5 +353,5 @@ class WidgetPanel:
 
 
 def _gpu_use(view: NodeView) -> tuple[tuple[int, bool], ...]:
-    gpus = view.beat.gpus if view.beat else ()
+    gpus = view.heartbeat.gpus if view.heartbeat else ()
     return tuple((gpu.index, gpu.is_idle) for gpu in gpus)

@@ -16,15 +16,15 @@ Task = Callable[[], None]
 
 
 class Worker:
-    """Runs tasks in order, then ``settle`` once the queue is empty.
+    """Runs tasks in order, then ``refresh`` once the queue is empty.
 
     Args:
-        settle: redraws what the tasks have changed.
-        failed: called with what a task or ``settle`` raised.
+        refresh: redraws what the tasks have changed.
+        failed: called with what a task or ``refresh`` raised.
     """
 
-    def __init__(self, settle: Task, failed: Callable[[Exception], None]) -> None:
-        self._settle = settle
+    def __init__(self, refresh: Task, failed: Callable[[Exception], None]) -> None:
+        self._refresh = refresh
         self._failed = failed
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._is_awake = threading.Event()
@@ -38,7 +38,7 @@ class Worker:
         self._tasks.put(task)
 
     def wake(self) -> None:
-        """Run ``settle`` soon; repeated calls run it once."""
+        """Run ``refresh`` soon; repeated calls run it once."""
         if not self._is_awake.is_set():
             self._is_awake.set()
             self._tasks.put(self._is_awake.clear)
@@ -51,7 +51,7 @@ class Worker:
         while (task := self._tasks.get()) is not None:
             self._do(task)
             if self._tasks.empty():
-                self._do(self._settle)
+                self._do(self._refresh)
 
     def _do(self, task: Task) -> None:
         try:

@@ -58,7 +58,7 @@ Llama with 8M parameters, two replicas that synced every 50 steps, once, after 1
 one sync before the steps whose loss counted."""
 
 OF_PIPELINES: Final = frozenset(
-    {"pipeline.schedule", "pipeline.split", "pipeline.in_flight", "pipeline.kept_back"}
+    {"pipeline.schedule", "pipeline.split", "pipeline.in_flight", "pipeline.deferred"}
 )
 """Settings that say nothing of a replica of one rank, where the recipe leaves them open."""
 
@@ -141,7 +141,7 @@ def _diloco_without_pipeline(task: Task) -> Task:
         microbatches="auto",
         split="auto",
         in_flight="auto",
-        kept_back="auto",
+        deferred="auto",
         stages_per_rank=None,
     )
     train = msgspec.structs.replace(recipe.train, accumulation=1)
@@ -211,7 +211,7 @@ def _differing(given: Task, found: _Found) -> dict[str, str]:
         "pipeline.stages_per_rank": 1,
     }
     words = {name: json.dumps(value) for name, value in values.items()}
-    words |= {"pipeline.in_flight": "auto", "pipeline.kept_back": "auto"}
+    words |= {"pipeline.in_flight": "auto", "pipeline.deferred": "auto"}
     words |= choice.chosen(PLANNED)
     shown = {}
     for name, word in words.items():
@@ -348,7 +348,7 @@ def _without_pipeline(task: Task, found: Choice, parallel: DataParallelSection) 
             microbatches=1,
             split="even",
             in_flight="auto",
-            kept_back="auto",
+            deferred="auto",
             stages_per_rank=None,
         )
         for passes in (one for one in range(1, share + 1) if share % one == 0):

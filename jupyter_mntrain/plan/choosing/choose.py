@@ -218,7 +218,7 @@ def make_result(
         ),
         links=links,
         in_flight=() if found.counts is None else found.counts.ahead,
-        kept_back=found.counts.kept_back if found.counts and found.setup.keeps_back else (),
+        deferred=found.counts.deferred if found.counts and found.setup.defers else (),
         update_s=found.end_s,
         bottleneck=name_bottleneck(
             {
@@ -323,7 +323,7 @@ def make_plan(
     """Choose what a recipe leaves open, and predict the step.
 
     Args:
-        recipe: with what depends on the devices settled, such as the dtype.
+        recipe: with what depends on the devices resolved, such as the dtype.
         devices: of every rank, in the order of participants.
         links: between ranks of different nodes, by their indices in ``devices``.
         order_is_free: whether participants may run in another order.

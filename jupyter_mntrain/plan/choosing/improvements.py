@@ -1,4 +1,4 @@
-"""Improvements: what would shorten a planned step, each alone and planned anew. Pure."""
+"""Improvements: what would shorten a planned step, each alone and planned again. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from jupyter_mntrain.recipe.memory import shown_bytes
 LEAST_GAIN: Final = 1.01
 
 MOST_SEARCHED: Final = 16
-"""Ranks up to which everything is chosen anew; of more, only the split and the counts."""
+"""Ranks up to which everything is chosen again; of more, only the split and the counts."""
 
 MOST_LINKS: Final = 3
 
 OFF: Final = (1 / 4, 1.0, 4.0)
 """Times that a guessed speed is higher than guessed: data sheets, nominal speeds of links, and
-measurements beside other programs were off by up to 4 where it was compared."""
+measurements next to other programs were off by up to 4 where it was compared."""
 
 NOMINAL_BITS_PER_S: Final = (100e6, 1e9, 2.5e9, 10e9, 25e9, 100e9, 400e9)
 """Speeds at which links are sold."""

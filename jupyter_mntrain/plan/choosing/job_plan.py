@@ -27,7 +27,7 @@ from jupyter_mntrain.recipe.devices import seats_of
 from jupyter_mntrain.recipe.layout import Grid, make_grid
 from jupyter_mntrain.recipe.memory import Config, model_config, refuse_model_here
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import recipe_of, settled
+from jupyter_mntrain.recipe.stored import recipe_of, resolved
 
 
 class JobPlan(NamedTuple):
@@ -110,7 +110,7 @@ def plan_job(
         order_is_free=order_is_free,
         advises=advises,
     )
-    planned = settled(recipe, plan.chosen)
+    planned = resolved(recipe, plan.chosen)
     return JobPlan(planned, plan, _spans(planned, config, plan))
 
 

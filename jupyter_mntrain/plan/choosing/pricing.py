@@ -99,9 +99,9 @@ class Setup(Record, frozen=True):
         return self.recipe.checkpointing
 
     @property
-    def keeps_back(self) -> bool:
-        """Whether gradients of weights are put off, with one stage per rank."""
-        return KINDS[self.schedule].puts_off
+    def defers(self) -> bool:
+        """Whether gradients of weights are deferred, with one stage per rank."""
+        return KINDS[self.schedule].defers
 
     @property
     def is_eager(self) -> bool:
@@ -228,7 +228,7 @@ class Room:
         return [self._place(layout, place, counts) for place in range(layout.world_size)]
 
     def on_host(self, split: Sequence[int], counts: Counts | None) -> list[float]:
-        """Return the bytes that each rank of a place keeps in host memory beside its GPU."""
+        """Return the bytes that each rank of a place keeps in host memory besides its GPU."""
         layout, recipe = self._layout(split), self._with(counts)
         return [
             float(place_forecast(recipe, self._config, layout, number).host)
@@ -278,7 +278,7 @@ class Room:
         if not self._own:
             self._own = [layout.stages_of(one) for one in range(layout.world_size)]
         own = tuple(len(layout.stages[stage]) for stage in self._own[place])
-        held = None if counts is None else (counts.ahead[place], counts.kept_back[place])
+        held = None if counts is None else (counts.ahead[place], counts.deferred[place])
         # With the same counts, places between the first and the last are alike.
         is_inner = counts is not None and 0 < place < layout.world_size - 1
         end = None if is_inner else place
@@ -300,14 +300,14 @@ class Room:
         recipe = self._setup.recipe
         if counts is None:
             return recipe
-        kept = counts.kept_back if self._setup.keeps_back else "auto"
-        return replaced(recipe, in_flight=counts.ahead, kept_back=kept)
+        kept = counts.deferred if self._setup.defers else "auto"
+        return replaced(recipe, in_flight=counts.ahead, deferred=kept)
 
 
 # Update: the end of a step, in which gradients are summed and weights updated. Pure.
 #
 # Every byte that is read or written takes its share of the memory's bandwidth; arithmetic is free
-# beside it. Gradients: read for their norm, read and written as they are clipped, read by the
+# next to it. Gradients: read for their norm, read and written as they are clipped, read by the
 # optimizer, written as they are cleared. Weights and the optimizer's state: read and written.
 # Replicas sum gradients in a ring (each link carries ``2 (n - 1) / n`` of them); shards gather
 # weights once and scatter gradients once (``(n - 1) / n`` each), layer by layer: each layer waits
@@ -327,7 +327,7 @@ AGREED_BYTES: Final = 8
 """Of each number in the small all-reduce of a step: float64."""
 
 VOTES: Final = 6
-"""Numbers beside loss and norm: about saving, stopping and changes of the recipe."""
+"""Numbers next to loss and norm: about saving, stopping and changes of the recipe."""
 
 
 def update_seconds(
@@ -685,7 +685,7 @@ class Price:
             return max(busiest, count * max(computing))
         forth = list(accumulate((one.forward for one in times), initial=0.0))
         home = list(accumulate((one.backward for one in times), initial=0.0))
-        whole = 0.0 if self.setup.keeps_back else 1.0
+        whole = 0.0 if self.setup.defers else 1.0
         hops = list(accumulate((one.seconds for one in self._onward), initial=0.0))
         through = (
             forth[place] + hops[place] + count * computing[place] + whole * home[place]
@@ -752,7 +752,7 @@ class Price:
             return [walked.computing_s(place) for place in range(self.places)]
         found = [0.0] * self.places
         for stage, one in enumerate(times):
-            is_halved = counts is not None and counts.kept_back[stage] > 0
+            is_halved = counts is not None and counts.deferred[stage] > 0
             each = one.forward + one.inputs + one.weights if is_halved else self.total(one)
             found[self.stages.rank_of(stage)] += microbatches * each
         return found
@@ -799,7 +799,7 @@ class Price:
             microbatches,
             stages_per_rank=self.per_rank,
             ahead=None if counts is None else counts.ahead,
-            kept_back=None if counts is None else counts.kept_back,
+            deferred=None if counts is None else counts.deferred,
         )
 
     def _stage(self, stage: int, layers: int) -> StageTimes:
@@ -852,7 +852,7 @@ class Task(Record, frozen=True):
     """What is to be planned.
 
     Args:
-        recipe: with what depends on the devices settled.
+        recipe: with what depends on the devices resolved.
         opened: settings to choose.
     """
 
@@ -899,8 +899,8 @@ class Choice(NamedTuple):
         }
         if self.counts is not None and len(self.split) > 1:
             values["pipeline.in_flight"] = json.dumps(self.counts.ahead)
-            if self.setup.keeps_back:
-                values["pipeline.kept_back"] = json.dumps(self.counts.kept_back)
+            if self.setup.defers:
+                values["pipeline.deferred"] = json.dumps(self.counts.deferred)
         return {name: value for name, value in values.items() if name in opened}
 
 
@@ -1014,7 +1014,7 @@ class Priced:
         ahead = tuple(min(most, places - place) for place in range(places))
         return Counts(
             ahead if section.in_flight == "auto" else section.in_flight,
-            (0,) * places if section.kept_back == "auto" else section.kept_back,
+            (0,) * places if section.deferred == "auto" else section.deferred,
         )
 
     def _first_counts(self, split: tuple[int, ...]) -> Counts | None:
@@ -1024,7 +1024,7 @@ class Priced:
             return None
         while self.room.lack(split, wanted) is not None and wanted != fewest:
             wanted = Counts(
-                _fewer(wanted.ahead, fewest.ahead), _fewer(wanted.kept_back, fewest.kept_back)
+                _fewer(wanted.ahead, fewest.ahead), _fewer(wanted.deferred, fewest.deferred)
             )
         return wanted
 
@@ -1041,7 +1041,7 @@ class Priced:
         return min(near, key=lambda one: (_held(one.counts), one.step_s))
 
     def _counts(self) -> Iterator[Counts]:
-        """Microbatches in flight and gradients kept back, growing evenly along the chain."""
+        """Microbatches in flight and gradients deferred, growing evenly along the chain."""
         section, most = self.setup.recipe.pipeline, self.setup.microbatches
         behind = range(self.price.places)
         steps = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0) if self.is_small else (0.0, 1.0)
@@ -1053,11 +1053,11 @@ class Priced:
         kept = [tuple(min(most, ceil(place * each)) for place in behind) for each in growths]
         if section.in_flight != "auto":
             flying = [section.in_flight]
-        if section.kept_back != "auto":
-            kept = [section.kept_back]
+        if section.deferred != "auto":
+            kept = [section.deferred]
         for ahead in flying:
-            for kept_back in kept if self.setup.keeps_back else [(0,) * len(behind)]:
-                yield Counts(ahead, kept_back)
+            for deferred in kept if self.setup.defers else [(0,) * len(behind)]:
+                yield Counts(ahead, deferred)
 
     def _splits(self, split: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """All splits if they are few; otherwise those with one layer moved, and of many stages,
@@ -1121,4 +1121,4 @@ def _fewer(counts: Sequence[int], least: Sequence[int]) -> tuple[int, ...]:
 
 
 def _held(counts: Counts | None) -> int:
-    return 0 if counts is None else sum(counts.ahead) + sum(counts.kept_back)
+    return 0 if counts is None else sum(counts.ahead) + sum(counts.deferred)

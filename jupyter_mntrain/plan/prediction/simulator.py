@@ -195,8 +195,8 @@ class Wires(Generic[T]):
     def _level(self, port: Port) -> float:
         """What each link may take at most, so that all of them have the port's capacity."""
         room, rates = self._capacity[port], sorted(self._rates[one] for one in self._active[port])
-        for settled, rate in enumerate(rates):
-            level = room / (len(rates) - settled)
+        for shared, rate in enumerate(rates):
+            level = room / (len(rates) - shared)
             if rate > level:
                 return level
             room -= rate
@@ -301,7 +301,7 @@ def simulate(
         link: from rank to rank.
         is_batched: whether messages that a rank starts one right after another are one operation of
             its queue, as in torch's schedules of one stage per rank.
-        receives_beside: whether receives begin beside what is computed, on a CUDA stream of their
+        receives_beside: whether receives begin next to what is computed, on a CUDA stream of their
             own, as soon as those before them in their queue have ended.
         node_of: of a rank, whose links share its interface; ``None``: each link is apart.
 

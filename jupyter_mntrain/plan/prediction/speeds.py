@@ -76,7 +76,7 @@ def nominal_cpu_speed(cores: int, ranks: int) -> DeviceSpeed:
 
 
 FREE_BYTES_PER_S = 1e15
-"""Of memory that took no time beside the products; JSON knows no infinity."""
+"""Of memory that took no time besides the products; JSON knows no infinity."""
 
 BOTH_PASSES = 5
 """Times that what is saved passes through memory in both passes, as in a stage's cost."""

@@ -104,8 +104,8 @@ TORCH_SPLIT: Final = 1.36
 """How much longer two halves of a backward pass take than the whole, where torch splits it
 (``stage_backward_input`` and ``_weight``): measured on two cores, 24 % more computing in all."""
 
-PUTTING_OFF: Final = 1.02
-"""How much longer gradients of weights take if they are put off; measured on two cores, 0 to 7 %
+DEFERRED_COST: Final = 1.02
+"""How much longer gradients of weights take if they are deferred; measured on two cores, 0 to 7 %
 more computing in all."""
 
 
@@ -114,8 +114,8 @@ def times_under(
 ) -> StageTimes:
     """Seconds of a stage on a device, with what halves of a backward pass cost more."""
     times, kind = cost.times(speed), KINDS[schedule]
-    if kind.puts_off:
-        return times._replace(weights=PUTTING_OFF * times.weights)
+    if kind.defers:
+        return times._replace(weights=DEFERRED_COST * times.weights)
     if kind.splits_backward and is_first:
         # Nobody waits for gradients of the first stage's inputs, and torch computes a whole
         # backward pass in place of those of its weights.
@@ -157,7 +157,7 @@ def stage_cost(
     attended = layers * layer_flops_per_token(shape, length) / FORWARD_AND_BACKWARD - products
     head = head_flops_per_token(shape) / FORWARD_AND_BACKWARD if is_last else 0.0
     beside = adapter_values(recipe, config)
-    # A multiply-add is 2 FLOPs; beside adapters no gradients of frozen weights are computed.
+    # A multiply-add is 2 FLOPs; next to adapters no gradients of frozen weights are computed.
     low = 2.0 * layers * (beside or 0)
     of_layers = products if beside is None else low
     again = {"none": 0.0, "full": products + attended + low, "selective": 0.0}
@@ -496,9 +496,9 @@ def steady_seconds(
 
 
 @lru_cache(maxsize=256)  # a search asks for the same ones with every split that it tries
-def _slots(ahead: int, kept_back: int, microbatches: int) -> tuple[tuple[str, int], ...]:
+def _slots(ahead: int, deferred: int, microbatches: int) -> tuple[tuple[str, int], ...]:
     """What a stage computes: the kind, and the number of the microbatch."""
-    slots = zero_bubble_slots(0, ahead, kept_back, microbatches)
+    slots = zero_bubble_slots(0, ahead, deferred, microbatches)
     return tuple((action.kind, action.microbatch) for (action,) in slots)
 
 
@@ -524,7 +524,7 @@ class _Chain:
         self._links = {"F": [LinkTimes(), *onward], "B": [*back, LinkTimes()]}
         self._orders = [
             _slots(ahead, kept, microbatches)
-            for ahead, kept in zip(counts.ahead, counts.kept_back, strict=True)
+            for ahead, kept in zip(counts.ahead, counts.deferred, strict=True)
         ]
         # Of each stage: end and turn of every slot, and of what its neighbors wait for.
         self._ends: list[list[float]] = [[] for _ in times]
@@ -737,7 +737,7 @@ def _walk(
         microbatches,
         stages_per_rank=recipe.stages_per_rank,
         ahead=counts.ahead if counts else None,
-        kept_back=counts.kept_back if counts else None,
+        deferred=counts.deferred if counts else None,
     )
     stages = stages_of(schedule, layout.world_size, recipe.stages_per_rank)
     kind = KINDS[schedule]

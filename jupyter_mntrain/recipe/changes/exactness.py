@@ -23,7 +23,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "pipeline": "rounding",
     "pipeline.split": "none",
     "pipeline.in_flight": "none",
-    "pipeline.kept_back": "none",
+    "pipeline.deferred": "none",
     "data_parallel": "rounding",
     "data_parallel.sync_every": "other",
     "data_parallel.outer_learning_rate": "other",

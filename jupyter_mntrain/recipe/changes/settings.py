@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.setting import Origin, Setting
 from jupyter_mntrain.recipe.memory import fitting_loss, model_config
 from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
 from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
-from jupyter_mntrain.recipe.stored import RECIPE_FILE, settled
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, resolved
 
 _CHOSEN: Final = frozenset(
     {
@@ -58,13 +58,13 @@ def settings_of_recipe(
     recipe = parse_recipe(text, overrides, name=name)
     written = tomllib.loads(text)
     changed = {setting_of(override) for override in overrides}
-    known = settled(recipe, chosen or {})
-    resolved = dict(resolved_fields(known))
+    known = resolved(recipe, chosen or {})
+    fields = dict(resolved_fields(known))
     in_effect = dict(fields_of(known))
     return tuple(
         Setting(name=key, value=value, origin=origin, chosen=other)
         for key, value in fields_of(recipe)
-        for other in [_other(resolved.get(key, in_effect[key]), value)]
+        for other in [_other(fields.get(key, in_effect[key]), value)]
         for origin in [_origin(key, written, changed, set_in or {}, value)]
     )
 

@@ -14,16 +14,16 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.long_works import WorkState
-from jupyter_mntrain.server.shown_checks import TITLES, Examination, Examine
+from jupyter_mntrain.server.shown_checks import TITLES, DoctorAnswer, DoctorRequest
 from jupyter_mntrain.server.updates import PageUpdates
 
 
 class DoctorResource(MntrainHandler):
     @allowed
     async def post(self) -> None:
-        updates, asked = await self.updates(), self.body_as(Examine)
+        updates, asked = await self.updates(), self.body_as(DoctorRequest)
         report = await self.work(_examined, _asked_of(updates, asked), asked)
-        self.answer(Examination(report=report, checks=TITLES))
+        self.answer(DoctorAnswer(report=report, checks=TITLES))
 
 
 class DeepDoctorResource(MntrainHandler):
@@ -31,7 +31,7 @@ class DeepDoctorResource(MntrainHandler):
 
     @allowed
     async def post(self) -> None:
-        updates, asked = await self.updates(), self.body_as(Examine)
+        updates, asked = await self.updates(), self.body_as(DoctorRequest)
         if asked.job is None or asked.nodes:
             raise refusal(400, Kind.BAD_REQUEST, "only a job is tried, on its own nodes")
         do = partial(_tried, _asked_of(updates, asked), asked, self.person)
@@ -46,21 +46,21 @@ class RemedyResource(MntrainHandler):
         self.answer(await self.work(self._opening.works.carry_out, remedy, do))
 
 
-def _asked_of(updates: PageUpdates, asked: Examine) -> Cluster:
+def _asked_of(updates: PageUpdates, asked: DoctorRequest) -> Cluster:
     return updates.cluster if asked.job is None else updates.clusters.of_job(JobId(asked.job))
 
 
-def _examined(cluster: Cluster, asked: Examine, progress: Progress = SILENT) -> DoctorReport:
+def _examined(cluster: Cluster, asked: DoctorRequest, progress: Progress = SILENT) -> DoctorReport:
     if asked.job is None:
         return cluster.doctor.examine(asked.nodes, progress=progress)
     return cluster.doctor.examine(spec=cluster.job(asked.job).spec(), progress=progress)
 
 
-def _tried(cluster: Cluster, asked: Examine, person: str, progress: Progress) -> WorkState:
+def _tried(cluster: Cluster, asked: DoctorRequest, person: str, progress: Progress) -> WorkState:
     report = _examined(cluster, asked, progress)
     spec = cluster.job(JobId(asked.job or "")).spec()
     report = cluster.trial.run(spec, report, submitted_by=person, progress=progress)
-    return WorkState(examination=Examination(report=report, checks=TITLES))
+    return WorkState(doctor=DoctorAnswer(report=report, checks=TITLES))
 
 
 def _pushed(files: ClusterFiles, name: LargeName, remedy: Remedy, progress: Progress) -> WorkState:

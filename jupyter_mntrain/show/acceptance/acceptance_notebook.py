@@ -44,7 +44,7 @@ def acceptance_notebook(report: AcceptanceReport, json_name: str) -> str:
     """The notebook as text.
 
     Args:
-        json_name: of the report's JSON file, beside it.
+        json_name: of the report's JSON file, next to it.
     """
     plain = plain_acceptance(report)
     shown = {"text/html": acceptance_body(report), "text/plain": plain}

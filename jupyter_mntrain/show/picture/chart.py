@@ -59,7 +59,7 @@ class Chart(Record, frozen=True):
 
     Args:
         spell: formats the labels of the vertical axis.
-        alarm: red text beside the title.
+        alarm: red text next to the title.
         limits: of the vertical axis.
         note: text in place of the lines, with the reason why there are none.
         mirrored: whether values below zero are labeled without their sign.

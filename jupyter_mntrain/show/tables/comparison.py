@@ -31,7 +31,7 @@ _GAP: Final = 3
 
 
 class BesideEachOther:
-    """Table with a column per job, headed by its id. Jobs that do not fit beside each other follow
+    """Table with a column per job, headed by its id. Jobs that do not fit side by side follow
     below. A name is cut where it does not fit; other cells fold.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_mntrain.model.records.node import Beat, NodeInfo
+from jupyter_mntrain.model.records.node import Heartbeat, NodeInfo
 from jupyter_mntrain.model.records.node_view import Liveness
 from jupyter_mntrain.plan.agent_hosts import listed_interfaces
 from jupyter_mntrain.show import formats
@@ -35,7 +35,7 @@ def crowd_table(nodes: Sequence[NodeView], states: Sequence[Text]) -> Table:
     table.columns[0].no_wrap = True
     rows = sorted(zip(nodes, states, strict=True), key=lambda row: _badness(row[0]))
     for node, state in rows:
-        cells = _cells(node.info, node.beat) if node.info else (formats.ABSENT,) * 3
+        cells = _cells(node.info, node.heartbeat) if node.info else (formats.ABSENT,) * 3
         table.add_row(Text(node.name, style="bold"), state, *cells)
     return table
 
@@ -54,8 +54,8 @@ def _badness(node: NodeView) -> tuple[int, bool]:
     return _WORST_FIRST.index(node.liveness), node.problem is None
 
 
-def _cells(info: NodeInfo, beat: Beat | None) -> tuple[str, str, str]:
-    gpus = (beat.gpus if beat else ()) or info.inventory.gpus
+def _cells(info: NodeInfo, heartbeat: Heartbeat | None) -> tuple[str, str, str]:
+    gpus = (heartbeat.gpus if heartbeat else ()) or info.inventory.gpus
     busy = sum(not gpu.is_idle for gpu in gpus)
     use = f"{len(gpus)}, {f'{busy} busy' if busy else 'idle'}" if gpus else "none"
     first, *more = listed_interfaces(info.inventory.interfaces, info.addresses) or (None,)

@@ -13,10 +13,10 @@ from rich.text import Text
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import numbered
-from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.node import (
-    Beat,
     Gpu,
+    Heartbeat,
     Interface,
     InterfaceRate,
     Inventory,
@@ -126,7 +126,11 @@ def node_table(
         (
             _title(node),
             _state(node, now_s),
-            *(_cells(node.info, node.beat, every=every, now_s=now_s) if node.info else UNKNOWN),
+            *(
+                _cells(node.info, node.heartbeat, every=every, now_s=now_s)
+                if node.info
+                else UNKNOWN
+            ),
         )
         for node in nodes
     ]
@@ -173,27 +177,29 @@ def _state(node: NodeView, now_s: float, between: str = "\n") -> Text:
     return text
 
 
-def _cells(info: NodeInfo, beat: Beat | None, *, every: bool, now_s: float) -> Iterable[Text]:
+def _cells(
+    info: NodeInfo, heartbeat: Heartbeat | None, *, every: bool, now_s: float
+) -> Iterable[Text]:
     """GPUs, CPU and memory, interfaces, jobs."""
-    yield _gpus(info, beat)
-    yield _machine(info.inventory, beat)
-    yield _interfaces(info, beat, every=every, now_s=now_s)
+    yield _gpus(info, heartbeat)
+    yield _machine(info.inventory, heartbeat)
+    yield _interfaces(info, heartbeat, every=every, now_s=now_s)
     yield Text("\n".join(lease.job_id for lease in info.leases) or NO_JOBS)
 
 
-def _gpus(info: NodeInfo, beat: Beat | None) -> Text:
-    gpus = (beat.gpus if beat else ()) or info.inventory.gpus
-    lent = "".join(f"\n{line}" for line in lending_lines(info.lending))
+def _gpus(info: NodeInfo, heartbeat: Heartbeat | None) -> Text:
+    gpus = (heartbeat.gpus if heartbeat else ()) or info.inventory.gpus
+    offered = "".join(f"\n{line}" for line in availability_lines(info.availability))
     note = f"\n{info.inventory.gpu_note}" if info.inventory.gpu_note else ""
     if not gpus:
-        return Text.assemble("none", (note + lent, "dim"))
+        return Text.assemble("none", (note + offered, "dim"))
     kinds = Counter((gpu.name, gpu.memory_total_bytes) for gpu in gpus)
     lines = [
         f"{number}{SPACE}×{SPACE}{name} {formats.memory(size)}"
         for (name, size), number in kinds.items()
     ]
     can = "".join(f"\n{line}" for line in _abilities(gpus, info.inventory.versions))
-    return Text.assemble("\n".join(lines), (f"{can}\n{_use(gpus)}{note}{lent}", "dim"))
+    return Text.assemble("\n".join(lines), (f"{can}\n{_use(gpus)}{note}{offered}", "dim"))
 
 
 def _abilities(gpus: Sequence[Gpu], versions: Versions) -> Iterable[str]:
@@ -209,18 +215,20 @@ def _abilities(gpus: Sequence[Gpu], versions: Versions) -> Iterable[str]:
         yield f"driver{SPACE}{versions.driver}{newest}"
 
 
-def lending_lines(lending: Lending) -> Iterable[str]:
-    """What its owner lends, if that is not everything."""
-    if lending.gpus is not None or lending.memory_bytes is not None:
+def availability_lines(availability: Availability) -> Iterable[str]:
+    """What its owner offers, if that is not everything."""
+    if availability.gpus is not None or availability.memory_bytes is not None:
         gpus = "all GPUs"
-        if lending.gpus is not None:
-            gpus = numbered("GPU", lending.gpus) if lending.gpus else "no GPU"
+        if availability.gpus is not None:
+            gpus = numbered("GPU", availability.gpus) if availability.gpus else "no GPU"
         each = (
-            "" if lending.memory_bytes is None else f", {formats.memory(lending.memory_bytes)} each"
+            ""
+            if availability.memory_bytes is None
+            else f", {formats.memory(availability.memory_bytes)} each"
         )
-        yield f"lent: {gpus}{each}"
-    if lending.hours:
-        yield f"lent: {lending.hours}"
+        yield f"offered: {gpus}{each}"
+    if availability.hours:
+        yield f"offered: {availability.hours}"
 
 
 def _use(gpus: Sequence[Gpu]) -> str:
@@ -237,18 +245,20 @@ def _use(gpus: Sequence[Gpu]) -> str:
     return f"{len(gpus) - len(busy)} of {len(gpus)} idle: {named}{free}"
 
 
-def _machine(inventory: Inventory, beat: Beat | None) -> Text:
-    free = (beat.memory_available_bytes if beat else 0) or inventory.memory_available_bytes
+def _machine(inventory: Inventory, heartbeat: Heartbeat | None) -> Text:
+    free = (
+        heartbeat.memory_available_bytes if heartbeat else 0
+    ) or inventory.memory_available_bytes
     memory = f"{formats.memory(free)} of {formats.memory(inventory.memory_total_bytes)} free"
     return Text.assemble(
         f"{inventory.cpu_count}{SPACE}×{SPACE}{inventory.cpu_model}", ("\n" + memory, "dim")
     )
 
 
-def _interfaces(info: NodeInfo, beat: Beat | None, *, every: bool, now_s: float) -> Text:
+def _interfaces(info: NodeInfo, heartbeat: Heartbeat | None, *, every: bool, now_s: float) -> Text:
     known = info.inventory.interfaces
     shown = known if every else listed_interfaces(known, info.addresses)
-    rates = {rate.name: rate for rate in beat.interfaces} if beat else {}
+    rates = {rate.name: rate for rate in heartbeat.interfaces} if heartbeat else {}
     lines = [_interface(interface, rates.get(interface.name), now_s) for interface in shown]
     return Text("\n").join(lines) if lines else Text("none up")
 
@@ -295,10 +305,10 @@ def _version_lines(
 ) -> Iterable[RenderableType]:
     for one in different:
         yield problem_text(version_problem(one), mark="⚠")
-    settled = [key for key in KEYS if key not in {one.key for one in different}]
+    alike = [key for key in KEYS if key not in {one.key for one in different}]
     known = [
         (key, value)
-        for key in settled
+        for key in alike
         if (value := next((v for i in infos if (v := getattr(i.inventory.versions, key))), None))
     ]
     if known:

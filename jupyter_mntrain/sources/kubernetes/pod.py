@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_mntrain.model.sources.allotment import NOTICE
+from jupyter_mntrain.model.sources.allocation_limits import NOTICE
 from jupyter_mntrain.model.sources.request import (
     PYTHON,
     SECRETS,

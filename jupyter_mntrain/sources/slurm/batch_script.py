@@ -20,8 +20,8 @@ from jupyter_mntrain.model.sources.slots import (
     AGAIN,
     ALLOCATION_FILE,
     ASK_FILE,
+    RELAY_FILE,
     SAVE_FILE,
-    TELLER_FILE,
 )
 from jupyter_mntrain.sources.slurm.slurm_options import (
     NAME,
@@ -31,14 +31,14 @@ from jupyter_mntrain.sources.slurm.slurm_options import (
 )
 
 SCRIPT, LOG = "job.sh", "slurm.log"
-TELLER_LOG = "teller.log"
+RELAY_LOG = "status-relay.log"
 SECRETS_FOLDER, HOSTS, GRANTS = "secrets", "hosts", "grants"
-"""In the allocation's folder, beside what agents write: host of each slot, number of grants."""
+"""In the allocation's folder, next to what agents write: host of each slot, number of grants."""
 
-_NOTES = (SAVE_FILE, AGAIN, ASK_FILE, TELLER_FILE, ALLOCATION_FILE)
+_NOTES = (SAVE_FILE, AGAIN, ASK_FILE, RELAY_FILE, ALLOCATION_FILE)
 """Of an earlier grant."""
 
-TELLER = "jupyter_mntrain.sources.slurm.teller"
+RELAY = "jupyter_mntrain.sources.slurm.status_relay"
 _WISH = f"command -v scontrol > /dev/null && echo {AGAIN}"
 """Without scontrol on the nodes nobody can requeue the job: then it only saves."""
 
@@ -70,8 +70,8 @@ trap 'touch {save}' USR2
 trap 'told=1' TERM
 
 # Agents learn from it which node was lost, and why they are told to end.
-(trap '' TERM; exec {teller} 2> {teller_log}) &
-teller=$!
+(trap '' TERM; exec {relay} 2> {relay_log}) &
+relay=$!
 
 # An agent starts many processes: it is bound to no core.
 srun --export=ALL --cpu-bind=none --kill-on-bad-exit=0 --no-kill bash -c agent &
@@ -79,7 +79,7 @@ agents=$!
 # Each signal ends a wait.
 while kill -0 "$agents" 2> /dev/null; do wait "$agents"; done
 wait "$agents"; code=$?
-kill -KILL "$teller" 2> /dev/null; rm -f {teller_file}
+kill -KILL "$relay" 2> /dev/null; rm -f {relay_file}
 if [ -e {again} ]; then  # a job has saved, and goes on when its turn comes again
     exec scontrol requeue "$SLURM_JOB_ID"
 fi
@@ -110,9 +110,9 @@ def batch_script(request: NodesRequest, command: SlotCommand, folder: PurePath) 
         again=AGAIN,
         wish=_WISH if is_requeued(request) else "true",
         notes=" ".join(_NOTES),
-        teller=shlex.join((sys.executable, "-m", TELLER, str(folder), str(request.nodes))),
-        teller_file=TELLER_FILE,
-        teller_log=TELLER_LOG,
+        relay=shlex.join((sys.executable, "-m", RELAY, str(folder), str(request.nodes))),
+        relay_file=RELAY_FILE,
+        relay_log=RELAY_LOG,
         prefix=slot_name(NAME, 0).removesuffix("0"),
         command=agent_words(command, folder),
     )

@@ -84,7 +84,7 @@ def said_gpus(text: str) -> tuple[SaidGpus, ...]:
 
     They are: ``4``, ``a100:4``, ``gpu``, ``gpu:4``, ``gpu:a100:4(S:0-1)``, ``gpu:a100:2(IDX:0,3)``,
     ``gres:gpu:4``, ``gres/gpu:4``, ``gres/gpu:a100=4``, several of them with commas, ``(null)``,
-    ``N/A`` and nothing. Where a total stands beside the types, it is the total that is told.
+    ``N/A`` and nothing. Where a total stands next to the types, it is the total that is told.
     """
     found = tuple(_items(text))
     totals = tuple(one for one in found if not one.kind)

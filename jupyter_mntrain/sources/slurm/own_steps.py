@@ -202,7 +202,7 @@ class OwnSteps:
         hosts = {name: told_in(folder / HOSTS / name) for name in request.slots}
         return HeldNodes(
             hosts={name: host for name, host in hosts.items() if host},
-            allotted=await self._queue.expanded(step.nodes),
+            allocated=await self._queue.expanded(step.nodes),
             states=await self._queue.states(step.nodes),
         )
 

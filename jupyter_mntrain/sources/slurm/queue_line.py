@@ -85,7 +85,7 @@ class HeldNodes(NamedTuple):
 
     Args:
         hosts: by slot, as the nodes have told; a slot that has not yet is missing.
-        allotted: hosts that the job holds now, in SLURM's order.
+        allocated: hosts that the job holds now, in SLURM's order.
         states: SLURM's, by host.
         restarts: how often the job was requeued.
         is_preempted: whether a job of higher priority takes them.
@@ -93,7 +93,7 @@ class HeldNodes(NamedTuple):
     """
 
     hosts: Mapping[str, str] = {}
-    allotted: Sequence[str] = ()
+    allocated: Sequence[str] = ()
     states: Mapping[str, str] = {}
     restarts: int = 0
     is_preempted: bool = False
@@ -178,9 +178,9 @@ def _slots(line: QueueLine, request: NodesRequest, held: HeldNodes) -> tuple[Slo
         return tuple(Slot(name, "gone", held.hosts.get(name, "")) for name in request.slots)
     hosts = dict(held.hosts)
     # SLURM's order is the slots' own until a node is lost, which may be before they have told.
-    if len(held.allotted) == request.nodes:
-        hosts = dict(zip(request.slots, held.allotted, strict=True)) | hosts
-    is_claimed = set(held.allotted) <= set(hosts.values())
+    if len(held.allocated) == request.nodes:
+        hosts = dict(zip(request.slots, held.allocated, strict=True)) | hosts
+    is_claimed = set(held.allocated) <= set(hosts.values())
     return tuple(_slot(name, hosts.get(name, ""), held, is_claimed) for name in request.slots)
 
 
@@ -191,9 +191,9 @@ def _slot(name: str, host: str, held: HeldNodes, is_claimed: bool) -> Slot:
         is_claimed: whether every node that the job holds is known to be a slot's.
     """
     if not host:
-        is_gone = is_claimed and bool(held.allotted)
+        is_gone = is_claimed and bool(held.allocated)
         return Slot(name, "gone", problem=_taken(name)) if is_gone else Slot(name)
-    if host not in held.allotted:
+    if host not in held.allocated:
         return Slot(name, "gone", host, _taken(host))
     state = held.states.get(host, "").lower()
     if state.endswith("*") or state.startswith(_UNUSABLE):

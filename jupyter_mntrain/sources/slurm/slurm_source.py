@@ -141,8 +141,8 @@ class SlurmSource(NodeSource):
         if not line.holds_nodes:
             return history._replace(hosts=told)
         states = await self._queue.states(line.nodes)
-        allotted = await self._queue.expanded(line.nodes)
-        return history._replace(hosts=told, allotted=allotted, states=states)
+        allocated = await self._queue.expanded(line.nodes)
+        return history._replace(hosts=told, allocated=allocated, states=states)
 
     async def _refusal(self, said: CommandResult, request: NodesRequest) -> RefusedError:
         return refusal(said.complaint or said.output, request, await self._partitions())

@@ -1,4 +1,4 @@
-"""Step script: runs beside a job that a person has, and starts agents in it. Pure."""
+"""Step script: runs alongside a job that a person has, and starts agents in it. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import PurePath
 
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand, slot_name
-from jupyter_mntrain.model.sources.slots import TELLER_FILE
+from jupyter_mntrain.model.sources.slots import RELAY_FILE
 from jupyter_mntrain.sources.slurm.batch_script import (
     HOSTS,
+    RELAY,
+    RELAY_LOG,
     SECRETS_FOLDER,
-    TELLER,
-    TELLER_LOG,
     agent_words,
     lines_before,
 )
@@ -33,12 +33,12 @@ cd {folder} || exit
 
 ended() {{  # however that comes about
     code=$?
-    kill -KILL "$beats" $teller 2> /dev/null
+    kill -KILL "$beats" $relay 2> /dev/null
     cd {folder} || return
-    rm -rf {teller_file} {secrets}
+    rm -rf {relay_file} {secrets}
     echo "$code" > {code}
 }}
-told='' teller=''
+told='' relay=''
 trap ended EXIT
 # A batch job that ends tells everything here at once; agents then ask why, so what answers ends
 # after them.
@@ -58,8 +58,8 @@ agent() {{  # on every node
 export -f agent
 
 # Agents learn from it that the job ends, and why.
-(trap '' TERM HUP; exec {teller} 2> {teller_log}) &
-teller=$!; disown "$teller"
+(trap '' TERM HUP; exec {relay} 2> {relay_log}) &
+relay=$!; disown "$relay"
 
 # Steps share nodes only where they say so; before 20.11 SLURM did not know the option, and all did.
 overlap=$(srun --help | grep -o -m 1 -e --overlap)
@@ -95,7 +95,7 @@ def step_script(
     gpus = asked_gpus(request.gpus)
     options = [f"--nodes={request.nodes}", "--ntasks-per-node=1"]
     options += [] if gpus is None else [gpus.option]
-    teller = (sys.executable, "-m", TELLER, str(folder), str(request.nodes))
+    relay = (sys.executable, "-m", RELAY, str(folder), str(request.nodes))
     return _SCRIPT.format(
         nodes=f"{request.nodes} {agreeing(request.slots, 'node', 'nodes')}",
         job=job,
@@ -108,9 +108,9 @@ def step_script(
         alive=ALIVE,
         prefix=slot_name(NAME, 0).removesuffix("0"),
         command=agent_words(command, folder),
-        teller=shlex.join((*teller, step_id(job, folder.name))),
-        teller_log=TELLER_LOG,
-        teller_file=TELLER_FILE,
+        relay=shlex.join((*relay, step_id(job, folder.name))),
+        relay_log=RELAY_LOG,
+        relay_file=RELAY_FILE,
         secrets=SECRETS_FOLDER,
         options=shlex.join(options),
         patience=f"{patience_s:.0f}",

@@ -11,7 +11,7 @@ OTHERS_SHARE = 0.2
 """A peak is marked as disturbed if other processes used more than this share of the CPUs
 meanwhile, or of the GPU just before."""
 
-BESIDE = "beside other processes"
+BESIDE = "next to other processes"
 
 
 class OtherWork:

@@ -1,6 +1,6 @@
 """Peak table: dense FLOPs per second of known GPUs; an unknown one has no peak.
 
-``peaks.toml`` beside this file has the cards and the sources of their numbers. 16 bit is bfloat16
+``peaks.toml`` next to this file has the cards and the sources of their numbers. 16 bit is bfloat16
 and float16 on tensor cores with float32 accumulation, *dense*; float32 is without TF32, as torch
 computes by default. With it, the peak is half of that of 16 bit on every GPU that has TF32:
 NVIDIA's with bfloat16, since Ampere (its white papers).

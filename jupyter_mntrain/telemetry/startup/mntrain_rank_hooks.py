@@ -106,7 +106,7 @@ def answer_with_stacks(directory: str, rank: str) -> None:
 
 
 def _hook_torch(directory: str, rank: str, timeout: str | None) -> None:
-    try:  # beside this file
+    try:  # next to this file
         import mntrain_call_hooks  # type: ignore[import-not-found]
         import mntrain_timeout_hook  # type: ignore[import-not-found]
     except ImportError:
@@ -117,7 +117,7 @@ def _hook_torch(directory: str, rank: str, timeout: str | None) -> None:
 
 
 def _hook_torchrun(directory: str) -> None:
-    try:  # beside this file
+    try:  # next to this file
         import mntrain_call_hooks
         import mntrain_grace_hook  # type: ignore[import-not-found]
     except ImportError:

@@ -8,7 +8,7 @@ import sys
 
 def _install() -> None:
     try:
-        import mntrain_rank_hooks  # type: ignore[import-not-found]  # beside this file
+        import mntrain_rank_hooks  # type: ignore[import-not-found]  # next to this file
 
         mntrain_rank_hooks.install(os.environ)
     except Exception:  # what only explains a failure must never cause one

@@ -1,6 +1,6 @@
 """Generation: ``python -m …train.answering.generate`` continues a text from a checkpoint.
 
-Runs beside the job, on the CPUs of its nodes; ranks that hold shards send them to rank 0.
+Runs next to the job, on the CPUs of its nodes; ranks that hold shards send them to rank 0.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def load_saved(
         return None
     if lacking := [name for name in stage.weights() if name not in weights]:
         cause = f"checkpoint {found.manifest.step} in {directory} has no {lacking[0]}, which the "
-        cause += f"{CONFIG} beside it wants"
+        cause += f"{CONFIG} next to it wants"
         raise RecipeError(cause, fix="resume the job: it writes the config again")
     return materialize(stage, weights, world.device).causal.eval()
 

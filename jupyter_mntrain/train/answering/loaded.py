@@ -212,7 +212,7 @@ class Answering:
             raise RecipeError(
                 f"the conversation has {len(ids):,} tokens, and the model takes "
                 f"{self.most_tokens:,}",
-                fix="begin anew: /clear",
+                fix="begin again: /clear",
             )
         return torch.tensor([ids], dtype=torch.int64, device=self.model.device)
 

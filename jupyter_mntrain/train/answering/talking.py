@@ -1,6 +1,6 @@
 """Chat: ``python -m …train.answering.talking`` answers questions until its driver leaves.
 
-Runs beside the job whose checkpoint it loads, or on a Hugging Face directory. Ranks that hold
+Runs next to the job whose checkpoint it loads, or on a Hugging Face directory. Ranks that hold
 shards send them to rank 0, which stays: it ends when the driver says so, or is silent for long.
 """
 
@@ -117,7 +117,7 @@ class Chatter:
             self._generate(given, question, writer)
         except (torch.OutOfMemoryError, MemoryError) as error:
             cause = f"memory ran out during this answer: {next(iter(str(error).splitlines()), '')}"
-            problem = RecipeError(cause, fix="begin anew: /clear, or choose fewer /tokens").problem
+            problem = RecipeError(cause, fix="begin again: /clear, or choose fewer /tokens").problem
         writer.write(is_over=True, problem=problem)
 
     def _generate(self, given: torch.Tensor, question: ChatRequest, writer: _AnswerWriter) -> None:

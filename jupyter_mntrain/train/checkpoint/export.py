@@ -63,7 +63,7 @@ from jupyter_mntrain.train.world import World, agree, gathered
 
 
 CONTENTS = "mntrain.json"
-"""File beside the model's own; libraries that load the model ignore it."""
+"""File next to the model's own; libraries that load the model ignore it."""
 
 
 class ModelFile(Record, frozen=True):
@@ -93,7 +93,7 @@ class ModelContents(Record, frozen=True):
     run: str = ""
 
 
-# Whole weights: those of a checkpoint's model, whether it holds them or adapters beside others.
+# Whole weights: those of a checkpoint's model, whether it holds them or adapters alongside others.
 
 
 def load_whole(
@@ -148,7 +148,7 @@ def _refuse_other_shapes(
         if name in weights and weights[name].shape != like.shape:
             found, said = tuple(weights[name].shape), tuple(like.shape)
             cause = f"{name} of the checkpoint in {directory.path} is {found}, and the {CONFIG} "
-            cause += f"beside it says {said}"
+            cause += f"next to it says {said}"
             raise RecipeError(cause, fix="resume the job: it writes the config again")
 
 
@@ -268,12 +268,13 @@ def _shown(field: str, value: Any) -> Any:
     return value
 
 
-# Adapter export: writes trained adapters, and what was trained whole beside them, as peft's two
+# Adapter export: writes trained adapters, and what was trained whole next to them, as peft's two
 # files, on the head's node.
 
 
 FOLDER = "adapter"
-"""In the model's directory: beside the merged weights, transformers would add the adapter again."""
+"""In the model's directory: next to the merged weights, transformers would add the adapter
+again."""
 WEIGHTS = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 """Of names in peft's files: a PeftModel wraps a LoraModel wraps the model."""
@@ -382,7 +383,7 @@ _NOT_COPIED = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
 _LARGEST_COPIED_BYTES = 64 << 20
 
 DESCRIPTION = "description"
-"""Folder beside the checkpoints with config and tokenizer, so that one can generate from them."""
+"""Folder next to the checkpoints with config and tokenizer, so that one can generate from them."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -421,7 +422,7 @@ class ModelExport:
             RecipeError: it is not empty, or cannot be created.
         """
         if self.directory is None or not self._is_named:
-            return  # it is beside the checkpoints, which check for both
+            return  # it is next to the checkpoints, which check for both
         error = None
         if self.world.local_rank == 0:
             error = unwritable(self.directory.parent, "write the model", "output.directory")

@@ -1,6 +1,6 @@
 """Keeping: copies a checkpoint to another directory, and writes one as a Hugging Face directory.
 
-Runs on the nodes that have it, beside whatever else they do, on their CPUs.
+Runs on the nodes that have it, next to whatever else they do, on their CPUs.
 """
 
 from __future__ import annotations

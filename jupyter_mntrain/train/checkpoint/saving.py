@@ -78,7 +78,7 @@ class SaveIntervals:
         self._held_up_s: float | None = None
 
     def saved(self, held_up_s: float) -> None:
-        """Begin to count anew.
+        """Begin to count again.
 
         Args:
             held_up_s: that the steps waited for this save.

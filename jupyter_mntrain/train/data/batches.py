@@ -233,5 +233,5 @@ def _stacked(rows: Sequence[PackedRow]) -> Batch:
     )
     for number, row in enumerate(rows):
         ends[number, : len(row.ends)] = torch.tensor(row.ends)
-    # Rounded up to a power of two: compiled layers are made anew for another number.
+    # Rounded up to a power of two: compiled layers are made again for another number.
     return Batch(inputs, labels, positions, tokens, ends, 1 << (longest - 1).bit_length())

@@ -38,7 +38,7 @@ _MACHINE_PREFIXES = ("config-", "_sysconfigdata")
 _ABOUT = frozenset(
     {"readme.md", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
 )
-"""Beside files of rows these are about the data."""
+"""Next to files of rows these are about the data."""
 _TRAINED = re.compile(r"train(?![a-z])", re.IGNORECASE)
 _EVALUATED = re.compile(r"(test|validation|valid|val|dev|eval)(?![a-z])", re.IGNORECASE)
 
@@ -84,7 +84,7 @@ class Corpus(Record, frozen=True):
 
         Args:
             progress: receives the bytes read, under the name ``what``.
-            bad: receives the rows that are none; who gives it calls ``settle`` at the end.
+            bad: receives the rows that are none; who gives it calls ``finish`` at the end.
 
         Raises:
             RecipeError: without ``bad``, at the end: more rows are bad than the recipe allows.
@@ -111,7 +111,7 @@ class Corpus(Record, frozen=True):
             tally.add(left)  # empty lines
         tally.end()
         if bad is None:
-            found.settle()
+            found.finish()
 
 
 def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> Corpus:
@@ -166,7 +166,7 @@ def _split(path: Path, split: str) -> Path:
 def _data_files(root: Path, section: DataSection) -> tuple[list[Path], LeftOut]:
     """The files of a folder to read, and what else is in it."""
     if (root / "dataset_info.json").is_file():
-        return sorted(root.rglob("*.arrow")), {}  # the .json files beside them are metadata
+        return sorted(root.rglob("*.arrow")), {}  # the .json files next to them are metadata
     suffixes = DATA_FILES - TEXT_FILES if section.format == "chat" else DATA_FILES
     there = [(one, one.relative_to(root)) for one in sorted(root.rglob("*")) if one.is_file()]
     has_rows = any(
@@ -272,7 +272,7 @@ def _repeated(by_content: Iterable[Sequence[str]]) -> str:
 
 
 def _held_out(files: Sequence[Path]) -> list[str]:
-    """Files that are called so as if they were to be held out, beside those to train on."""
+    """Files that are called so as if they were to be held out, besides those to train on."""
     if not any(_TRAINED.match(part) for one in files for part in one.parts):
         return []
     return [one.as_posix() for one in files if any(map(_EVALUATED.match, one.parts))]

@@ -158,7 +158,7 @@ class Reading:
                         self._special_count += 1
                         self._special_token = self._special_token or one.special
                 yield from written
-        self._bad.settle()
+        self._bad.finish()
 
     def counts(self) -> ReadCounts:
         return ReadCounts(

@@ -175,7 +175,7 @@ class BadRows:
             for what in self._ordered()
         )
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """End the pass.
 
         Raises:

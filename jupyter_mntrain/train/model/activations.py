@@ -31,7 +31,7 @@ SMALLEST_BYTES = 1 << 20
 
 
 class Copies(Protocol):
-    """Copies between a GPU and its host, beside what is computed."""
+    """Copies between a GPU and its host, next to what is computed."""
 
     def out(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
         """Begin to copy a tensor to the host; return the copy, and what its end is known by."""

@@ -1,5 +1,5 @@
 """Adapters: peft's LoRA layers in a stage, their first values, and merging them into its weights,
-which may be in 4 bits beside them (QLoRA). Embedding and head may be trained whole beside them.
+which may be in 4 bits next to them (QLoRA). Embedding and head may be trained whole next to them.
 
 That of ``X.weight`` is ``X.lora_A.weight`` (rank, in) and ``X.lora_B.weight`` (out, rank), as in
 peft's files.
@@ -42,8 +42,8 @@ def is_adapter(name: str) -> bool:
 
 
 def trained_whole(section: AdaptersSection, config: Any) -> dict[str, str]:
-    """Embedding and head, if they are trained beside adapters: their modules, by the names of their
-    weights. A tied one has both names.
+    """Embedding and head, if they are trained alongside adapters: their modules, by the names of
+    their weights. A tied one has both names.
 
     Args:
         config: the model's.
@@ -55,14 +55,14 @@ def trained_whole(section: AdaptersSection, config: Any) -> dict[str, str]:
 
 
 def add_adapters(stage: StageModule, recipe: Recipe) -> None:
-    """Freeze a stage's weights but those that are trained whole, and put adapters beside its linear
-    layers.
+    """Freeze a stage's weights but those that are trained whole, and put adapters alongside its
+    linear layers.
 
     The first matrix is uniform, as peft draws it, but by a generator of its own for each name: it
     does not depend on how the model is split. The second is zero.
 
     Raises:
-        RecipeError: the adapters do not fit the model, or peft is not installed, or not beside
+        RecipeError: the adapters do not fit the model, or peft is not installed, or not next to
             this torchao.
     """
     config = lora_config(recipe.adapters, linears_among(stage.weights(), stage.family))
@@ -139,7 +139,7 @@ def adapted_in(stage: StageModule) -> tuple[LinearShape, ...]:
 
 
 def whole_in(stage: StageModule) -> tuple[tuple[int, ...], ...]:
-    """Shapes of a stage's weights that are trained whole beside adapters."""
+    """Shapes of a stage's weights that are trained whole next to adapters."""
     return tuple(tuple(one.shape) for name, one in stage.trained().items() if not is_adapter(name))
 
 
@@ -150,7 +150,7 @@ def merged(
     """A weight with its adapter added to it, if it has one: in place, unless it is in 4 bits.
 
     Args:
-        weights: by name, with both matrices of an adapter and the weight beside it. That may be
+        weights: by name, with both matrices of an adapter and the weight next to it. That may be
             in 4 bits; else it is rounded to them first, as it was while the adapter was trained.
     """
     base, layer = weights[name], name.removesuffix(BASE)
@@ -168,7 +168,7 @@ def merged(
 def quantized_weights(
     make: Weights, stage: StageModule, section: AdaptersSection
 ) -> dict[str, torch.Tensor]:
-    """Make a stage's weights, those beside adapters in 4 bits: only a few at once are whole.
+    """Make a stage's weights, those next to adapters in 4 bits: only a few at once are whole.
 
     Args:
         make: makes some of them.

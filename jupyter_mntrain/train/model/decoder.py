@@ -43,7 +43,7 @@ from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.data.tokens import END_OF_TEXT_ID
 from jupyter_mntrain.train.model.attention import Attention
 from jupyter_mntrain.train.model.losses import shaping_of
-from jupyter_mntrain.train.model.putting_off import WeightGradients
+from jupyter_mntrain.train.model.weight_gradients import WeightGradients
 
 HEAD = "lm_head.weight"
 """The weight of the output projection, in all families."""
@@ -78,7 +78,7 @@ class StageModule(nn.Module):
         attention: prepares what each microbatch's attention needs; ``None`` leaves that to
             transformers.
         keeping: context of the forward pass, for activation offloading.
-        weight_gradients: that a schedule may put off; ``None`` leaves them to autograd.
+        weight_gradients: that a schedule may defer; ``None`` leaves them to autograd.
 
     Args:
         causal: the model with the other stages' layers skipped.

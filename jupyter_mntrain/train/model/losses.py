@@ -216,7 +216,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def choose_loss(recipe: Recipe, vocabulary_size: int, device: torch.device) -> LossKind:
-    """The recipe's loss; ``auto``, which jobs settle before, is resolved for this device."""
+    """The recipe's loss; ``auto``, which jobs resolve before, is resolved for this device."""
     if recipe.memory.loss != "auto":
         return recipe.memory.loss
     return loss_for(recipe, vocabulary_size, [own_seat(device)])

@@ -29,8 +29,8 @@ from jupyter_mntrain.train.model.decoder import (
     model_shape,
 )
 from jupyter_mntrain.train.model.losses import choose_loss
-from jupyter_mntrain.train.model.putting_off import WeightGradients
 from jupyter_mntrain.train.model.rotations import rotate_by_document
+from jupyter_mntrain.train.model.weight_gradients import WeightGradients
 from jupyter_mntrain.train.model.weights import (
     load_weights,
     refuse_missing_weights,
@@ -194,7 +194,7 @@ def build_modules(
         stage.attention = _attention(recipe, config, stage, device)
         stage.leaves_head = loss != "plain"
         keep_less(stage, recipe, device)
-        if KINDS[recipe.schedule].puts_off and len(layout.stages) > 1:
+        if KINDS[recipe.schedule].defers and len(layout.stages) > 1:
             stage.weight_gradients = WeightGradients(stage)
     return stages
 
@@ -247,7 +247,7 @@ def _attention(
         return None
     if (
         kind == "auto"
-    ):  # of a recipe that no job has settled, or a model that transformers completes
+    ):  # of a recipe that no job has resolved, or a model that transformers completes
         kind = attention_for(
             recipe.dtype,
             [own_seat(device)],

@@ -401,7 +401,7 @@ class OuterSyncs:
 
     def state(self) -> dict[str, torch.Tensor]:
         """What all replicas have in common, by its names in a checkpoint: ``model/NAME`` in the
-        dtype of the model, as everybody reads it who wants one, and with less than float32 beside
+        dtype of the model, as everybody reads it who wants one, and with less than float32 next to
         it what that was rounded from. Views, except for what is rounded.
 
         Waits for an average that is under way.

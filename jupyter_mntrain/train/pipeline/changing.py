@@ -35,7 +35,7 @@ class SettingChanges:
     the change itself follows once all ranks know of it.
 
     Args:
-        users: of the recipe, all of which read it anew at every step.
+        users: of the recipe, all of which read it again at every step.
         say: prints a line to the job's log.
     """
 

@@ -72,7 +72,7 @@ def post(operations: Sequence[dist.P2POp]) -> list[dist.Work]:
 
 
 class ReceiveStream:
-    """A CUDA stream beside that which computes, on which a rank posts its receives.
+    """A CUDA stream alongside that which computes, on which a rank posts its receives.
 
     A receive begins once the stream on which it was posted gets there. On that which computes, it
     would begin after what was computed before, and its sender and all behind it would wait. On a

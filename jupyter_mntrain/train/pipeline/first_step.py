@@ -76,7 +76,7 @@ class FirstStep(Trainer):
 
     def _peak_bytes(self) -> int:
         if self.world.device.type == "cuda":
-            # Of the whole GPU, which nothing else uses: CUDA and NCCL take some beside torch.
+            # Of the whole GPU, which nothing else uses: CUDA and NCCL take some besides torch.
             free, total = torch.cuda.mem_get_info(self.world.device)
             return max(total - free, torch.cuda.max_memory_reserved(self.world.device))
         return max(0, _resident_peak_bytes() - self._before_bytes)

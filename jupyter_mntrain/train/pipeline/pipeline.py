@@ -101,7 +101,7 @@ class TiedEmbedding:
         """Give both copies the mean of both, in place: where they are equal already, themselves.
 
         Collective. Sums over replicas may be rounded otherwise in each copy, because ranks send
-        other things beside it.
+        other things next to it.
 
         Args:
             weights: likewise; on any device.
@@ -208,7 +208,7 @@ class Pipeline:
     def parameters(self) -> dict[str, nn.Parameter]:
         """Parameters that this rank updates, by name in the whole model; its rows if sharded.
 
-        Those of adapters and what is trained whole beside them, if the recipe has some.
+        Those of adapters and what is trained whole next to them, if the recipe has some.
         """
         if self._shards is not None:
             return self._shards.parts
@@ -262,9 +262,9 @@ class Pipeline:
     def stage_shapes(self) -> list[StageShape]:
         """Shapes for the memory estimate of this rank, with the current microbatches in flight."""
         indices = list(self._modules)
-        count, puts_off = self._recipe.microbatches, KINDS[self._recipe.schedule].puts_off
-        held = most_held(self._schedule, self._world.rank, indices, count, puts_off=puts_off)
-        kept_back = self._counts.kept_back[self._world.rank] if puts_off and not self.note else 0
+        count, defers = self._recipe.microbatches, KINDS[self._recipe.schedule].defers
+        held = most_held(self._schedule, self._world.rank, indices, count, defers=defers)
+        deferred = self._counts.deferred[self._world.rank] if defers and not self.note else 0
         return [
             StageShape(
                 parameters=tuple(
@@ -281,7 +281,7 @@ class Pipeline:
                 in_flight=waiting,
                 loss=choose_loss(self._recipe, self._config.vocab_size, self._world.device),
                 offloads=isinstance(module.keeping, Offload),
-                kept_back=kept_back if len(self._layout.stages) > 1 else 0,
+                deferred=deferred if len(self._layout.stages) > 1 else 0,
             )
             for module, waiting in zip(self._modules.values(), held, strict=True)
         ]
@@ -379,7 +379,7 @@ class Pipeline:
         """
         recipe, world = self._recipe, self._world
         section, kind = recipe.pipeline, KINDS[recipe.schedule]
-        is_open = section.in_flight == "auto" or (kind.puts_off and section.kept_back == "auto")
+        is_open = section.in_flight == "auto" or (kind.defers and section.deferred == "auto")
         if not kind.is_eager or self.note or not is_open or world.size == 1:
             return None
         each_s = compute_s / (recipe.microbatches * recipe.train.accumulation)
@@ -396,10 +396,10 @@ class Pipeline:
         if counts != self._counts:
             self._counts = counts
             self._schedule = self._make_schedule()
-        put_off = ", ".join(map(str, counts.kept_back))
+        deferred = ", ".join(map(str, counts.deferred))
         return (
             f"pipeline: {', '.join(map(str, counts.ahead))} microbatches in flight per stage"
-            f"{f', weight gradients of {put_off} put off' if kind.puts_off else ''}; computing "
+            f"{f', weight gradients of {deferred} deferred' if kind.defers else ''}; computing "
             f"one takes {max(links.compute_s) * 1e3:.0f} ms, its round trip "
             f"{max(links.transfer_s) * 1e3:.0f} ms"
         )
@@ -432,12 +432,12 @@ class Pipeline:
                 self.note = f"this torch does not support {name} ({error}); using 1f1b"
                 name = "1f1b" if count >= len(self._layout.stages) else "gpipe"
             else:
-                self._put_off(is_on=self._counts.kept_back[self._world.rank] > 0)
+                self._defer(is_on=self._counts.deferred[self._world.rank] > 0)
                 return made
-        self._put_off(is_on=False)
+        self._defer(is_on=False)
         return make_schedule(name, self._stages, count, self._loss)
 
-    def _put_off(self, *, is_on: bool) -> None:
+    def _defer(self, *, is_on: bool) -> None:
         for module in self._modules.values():
             if module.weight_gradients is not None:
-                module.weight_gradients.are_put_off = is_on
+                module.weight_gradients.are_deferred = is_on

@@ -47,7 +47,7 @@ holds and merges them."""
 _HELD_MORE = {"F": 1, "B": -1, "W": -1}
 """Change in stored microbatches per action; an input-gradient pass (I) frees nothing."""
 
-_HELD_MORE_IF_PUT_OFF = {"F": 1, "B": -1, "I": -1}
+_HELD_MORE_IF_DEFERRED = {"F": 1, "B": -1, "I": -1}
 """Likewise; what is kept beyond that until the gradients of weights is not counted."""
 
 
@@ -95,7 +95,7 @@ def _on_runtime(
 
 
 def make_eager(stage: Stage, counts: Counts, microbatches: int, loss: Callable[..., Any]) -> Any:
-    """Make eager 1F1B, or eager zero bubble where a stage puts off gradients of weights.
+    """Make eager 1F1B, or eager zero bubble where a stage defers gradients of weights.
 
     There is one stage per rank, each with its own counts.
 
@@ -112,7 +112,7 @@ def make_eager(stage: Stage, counts: Counts, microbatches: int, loss: Callable[.
         }
         runtime.pipeline_order = order
         runtime._prepare_schedule_with_comms(order)
-        if any(counts.kept_back):
+        if any(counts.deferred):
             _receive_earlier(runtime)
         _exchange_by_direction(runtime, [stage])
     except (AttributeError, TypeError, ValueError, AssertionError) as error:
@@ -123,7 +123,7 @@ def make_eager(stage: Stage, counts: Counts, microbatches: int, loss: Callable[.
 def _receive_earlier(runtime: Any) -> None:
     """Post receives as if gradients of weights were not there.
 
-    torch takes one action of each rank in turn to place its receives: beside a rank with more
+    torch takes one action of each rank in turn to place its receives: next to a rank with more
     actions, one with fewer would begin to receive only when it needs what was sent.
     """
     prepared = runtime.pipeline_order_with_comms
@@ -190,14 +190,14 @@ def make_forward_only(
 
 
 def most_held(
-    schedule: Any, rank: int, stages: Sequence[int], microbatches: int, *, puts_off: bool = False
+    schedule: Any, rank: int, stages: Sequence[int], microbatches: int, *, defers: bool = False
 ) -> list[int]:
     """Return the microbatches stored in each of a rank's stages when their sum is largest.
 
     Args:
         schedule: made by this module.
         stages: indices of the rank's stages.
-        puts_off: an input-gradient pass frees what autograd has saved.
+        defers: an input-gradient pass frees what autograd has saved.
     """
     if isinstance(schedule, ScheduleGPipe):
         return [microbatches] * len(stages)
@@ -205,7 +205,7 @@ def most_held(
     if not order:
         left = schedule._stage.num_stages - schedule._stage.stage_index
         return [min(left, microbatches)]
-    changes = _HELD_MORE_IF_PUT_OFF if puts_off else _HELD_MORE
+    changes = _HELD_MORE_IF_DEFERRED if defers else _HELD_MORE
     held = dict.fromkeys(stages, 0)
     most = list(held.values())
     for action in filter(None, order[rank]):
@@ -216,7 +216,7 @@ def most_held(
 
 
 def _exchange_by_direction(schedule: Any, stages: Sequence[Stage]) -> None:
-    """Use the groups of the directions, and post receives beside what is computed.
+    """Use the groups of the directions, and post receives alongside what is computed.
 
     The runtime, unlike torch's older schedules, begins each send and receive by itself, so they may
     be of different groups.

@@ -1,4 +1,4 @@
-"""TensorBoard reporter: writes event files beside the checkpoints."""
+"""TensorBoard reporter: writes event files next to the checkpoints."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class WandB:
     def __init__(self, run: Run) -> None:
         import wandb
 
-        # Beside the checkpoints: the working directory is deleted with the attempt.
+        # Next to the checkpoints: the working directory is deleted with the attempt.
         has_place = run.directory is None or "WANDB_DIR" in os.environ
         self._theirs: Any = wandb.init(
             project=run.project,

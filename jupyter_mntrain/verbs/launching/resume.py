@@ -58,7 +58,7 @@ class ResumeVerb(Verb):
         )
         parser.flag(
             "--replan",
-            help="choose schedule, microbatches, split and recomputation anew, by the speeds that "
+            help="choose schedule, microbatches, split and recomputation again, by the speeds that "
             "the job had, where the recipe leaves them open; without it they stay",
         )
         job_options(parser, has_target=False)
@@ -87,7 +87,7 @@ class ResumeVerb(Verb):
         context.screen.say(plan_text(plan, now_s=context.clock()))
         if args.replan:
             what = ", ".join(changes) or "the same as before"
-            context.screen.say(Text(f"planned anew: {what}", "dim"))
+            context.screen.say(Text(f"planned again: {what}", "dim"))
         return launch_built(context, args, built, notes=plan.notes, more=_data(plan))
 
 

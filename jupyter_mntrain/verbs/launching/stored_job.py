@@ -79,7 +79,7 @@ def refuse_gone(context: Context, cluster: Cluster, participants: Sequence[Parti
     """
     wanted = [one.node for one in participants]
     with context.screen.progress() as progress:
-        views = cluster.settled_nodes(wanted, progress=progress)
+        views = cluster.nodes_when_ready(wanted, progress=progress)
     answering = [view.info for view in views if view.info and view.liveness != "lost"]
     names = {name for info in answering for name in info.names}
     missing = [name for name in wanted if name not in names]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from jupyter_mntrain.doctor.every import EVERY
-from jupyter_mntrain.doctor.finding import DoctorReport, Finding, unexamined
+from jupyter_mntrain.doctor.finding import DoctorReport, Finding, not_checked
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -26,7 +26,7 @@ from jupyter_mntrain.plan.software.versions import divergences, version_problem
 from jupyter_mntrain.plan.software.workplaces import working_in
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.choices import Choices, member_text, port_number, variables
-from jupyter_mntrain.verbs.panel.looks.doctor_look import Answer, Examined, Participants
+from jupyter_mntrain.verbs.panel.looks.doctor_look import Answer, CheckedNode, Participants
 from jupyter_mntrain.verbs.panel.looks.place import Place
 from jupyter_mntrain.verbs.panel.node_row import Fix, FormRow, RowCheck, leave_out
 from jupyter_mntrain.workload.hardware_notes import rdma_note
@@ -322,7 +322,7 @@ def check_doctor(
     used: Sequence[FormRow],
     participants: Participants,
     choices: Choices,
-    examined: Examined,
+    examined: CheckedNode,
     findings: Findings,
 ) -> str:
     """What stops a launch is an error at the node's row, what may slow it down is a warning; a
@@ -339,7 +339,7 @@ def check_doctor(
         if check is not None:
             findings.put(one.node, check)
     for node, why in answer.silent.items() if isinstance(answer, DoctorReport) else ():
-        findings.put(node, RowCheck(level="slows", problem=unexamined(node, why)))
+        findings.put(node, RowCheck(level="slows", problem=not_checked(node, why)))
     return doctor_line(answer)
 
 

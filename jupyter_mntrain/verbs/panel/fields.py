@@ -1,6 +1,6 @@
 """Panel fields: plain text fields for the settings that are changed most. Pure.
 
-A text that cannot be used stays in its field, with the reason beside it.
+A text that cannot be used stays in its field, with the reason next to it.
 """
 
 from __future__ import annotations

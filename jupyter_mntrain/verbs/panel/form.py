@@ -40,7 +40,7 @@ from jupyter_mntrain.verbs.panel.fields import (
     problems,
 )
 from jupyter_mntrain.verbs.panel.fields import usable as usable_fields
-from jupyter_mntrain.verbs.panel.looks.doctor_look import Examined
+from jupyter_mntrain.verbs.panel.looks.doctor_look import CheckedNode
 from jupyter_mntrain.verbs.panel.looks.place import Place
 from jupyter_mntrain.verbs.panel.looks.plan_look import PlanQuestion
 from jupyter_mntrain.verbs.panel.node_row import (
@@ -107,7 +107,7 @@ def make_form(
     port: PortStatus | MntrainError | None = None,
     place: Place | None = None,
     planned: Planned = lambda _: None,
-    examined: Examined = lambda _: None,
+    examined: CheckedNode = lambda _: None,
 ) -> Form:
     """Make the form.
 
@@ -159,7 +159,7 @@ def make_form(
     )
 
 
-def settled(choices: Choices, form: Form) -> Choices:
+def resolved(choices: Choices, form: Form) -> Choices:
     """The choices with every node named, so that nodes that appear later are not included."""
     if choices.on:
         return choices

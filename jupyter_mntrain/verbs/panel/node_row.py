@@ -122,7 +122,7 @@ def _state(view: NodeView) -> str:
     """Why it cannot be chosen, in a word or two."""
     if view.liveness != "up" or view.problem is None:
         return view.liveness
-    words = {Kind.DRAINED: "drained", Kind.OUT_OF_HOURS: "not lent now"}
+    words = {Kind.DRAINED: "drained", Kind.OUT_OF_HOURS: "not offered now"}
     return words.get(view.problem.kind, "takes no jobs")
 
 
@@ -193,9 +193,9 @@ def _hardware(info: NodeInfo) -> str:
 
 def _gpu_hint(info: NodeInfo) -> str:
     every = info.inventory.gpus
-    lent = [gpu for gpu in every if info.lending.lends_gpu(gpu.index)]
-    more = "" if len(lent) == len(every) else f", {len(every) - len(lent)} not lent"
-    return f"{len(idle_gpus(info))} of {len(lent)} idle{more}" if every else "processes"
+    offered = [gpu for gpu in every if info.availability.offers_gpu(gpu.index)]
+    more = "" if len(offered) == len(every) else f", {len(every) - len(offered)} not offered"
+    return f"{len(idle_gpus(info))} of {len(offered)} idle{more}" if every else "processes"
 
 
 def _gpu_options(info: NodeInfo) -> tuple[str, ...]:

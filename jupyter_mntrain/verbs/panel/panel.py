@@ -37,7 +37,7 @@ from jupyter_mntrain.verbs.panel.choices import (
     start_words,
     without_secrets,
 )
-from jupyter_mntrain.verbs.panel.form import Form, make_form, settled
+from jupyter_mntrain.verbs.panel.form import Form, make_form, resolved
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.looks.doctor_look import DoctorLook
 from jupyter_mntrain.verbs.panel.looks.place import PlaceLook
@@ -295,7 +295,7 @@ class Panel:
         self._ended = job
         try:
             if self.target.job is None:
-                chosen = without_secrets(settled(self.choices, form))
+                chosen = without_secrets(resolved(self.choices, form))
                 self._memory.remember(self.target.key, chosen, job=job.id, now_s=now_s)
             self.note = f"as launched {self._day(now_s)}"
         except (MntrainError, OSError) as error:

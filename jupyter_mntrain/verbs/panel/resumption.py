@@ -30,7 +30,7 @@ LOSSES = {
 
 
 class Resumption(Record, frozen=True):
-    """The button beside Launch, and the sentence about it.
+    """The button next to Launch, and the sentence about it.
 
     Args:
         job: that is resumed.

@@ -97,7 +97,7 @@ def pace(prediction: Prediction) -> str:
 
 
 def plan_notes(plan: Plan) -> list[str]:
-    """What is said of a plan beside its step."""
+    """What is said of a plan besides its step."""
     gain = against_equal_split(plan)
     notes = [] if gain is None else [f"{times(gain)} the equal split"]
     notes.append(f"Bottleneck: {shown_line(plan.bottleneck)}.")

@@ -1,4 +1,4 @@
-"""``compare``: shows jobs beside each other: the settings that differ, and their figures."""
+"""``compare``: shows jobs side by side: the settings that differ, and their figures."""
 
 from __future__ import annotations
 

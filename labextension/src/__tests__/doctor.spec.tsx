@@ -10,7 +10,7 @@ import * as React from 'react';
 
 import { reportText, rowsOf, splitFix } from '../doctor/report';
 import { DoctorView } from '../doctor/view';
-import type { Examination, Finding, WorkState } from '../schema';
+import type { DoctorAnswer, Finding, WorkState } from '../schema';
 import { Cluster } from '../sidebar/cluster';
 import { CommandIDs, RequestError } from '../tokens';
 import { context } from './context';
@@ -51,7 +51,7 @@ const FINDINGS = [
   finding('disk', 'wopr', 'passed', '9 GB free')
 ];
 
-function examination(fields: Partial<Examination['report']> = {}): Examination {
+function examination(fields: Partial<DoctorAnswer['report']> = {}): DoctorAnswer {
   const report = {
     nodes: ['wopr', 'muthur'],
     findings: FINDINGS,
@@ -73,7 +73,7 @@ beforeEach(() => {
 afterEach(cleanup);
 
 /** The tab, with what was asked. */
-function open(answer: () => Promise<Examination>, nodes: string[] = []) {
+function open(answer: () => Promise<DoctorAnswer>, nodes: string[] = []) {
   const asks: string[][] = [];
   const examine = (asked: string[]) => {
     asks.push(asked);
@@ -204,8 +204,8 @@ describe('the doctor', () => {
     });
     render(<Cluster {...props} />);
     for (const [name, item] of [
-      [/^More for cluster/, 'Examine all nodes'],
-      [/^More for wopr/, 'Examine']
+      [/^More for cluster/, 'DoctorRequest all nodes'],
+      [/^More for wopr/, 'DoctorRequest']
     ] as const) {
       fireEvent.click(screen.getByRole('button', { name }));
       const entry = (await screen.findByText(item)).closest('li')!;

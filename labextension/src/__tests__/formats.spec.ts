@@ -36,7 +36,7 @@ describe('numbers', () => {
     });
     const given = { bytes_per_s: 1.2e8, source: 'given' as const };
     const starved = {
-      ...one(300, 'starved of CPU'),
+      ...one(300, 'short of CPU'),
       bytes_per_s: 125e6
     };
     const said = [

@@ -84,7 +84,7 @@ describe('a job', () => {
   });
 });
 
-it('a job’s last evaluation stands beside its loss', () => {
+it('a job’s last evaluation stands next to its loss', () => {
   const numbers = { step: 4, total_steps: 10, loss: 2.5 };
   const evaluated = { ...numbers, evaluation_loss: 2.75 };
   render(<Jobs {...context({ jobs: [job({ numbers })] }).props} />);

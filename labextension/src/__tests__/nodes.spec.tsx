@@ -71,7 +71,7 @@ describe('a node', () => {
     expect(screen.getByText('GPU 1 is split into MIG instances')).toBeTruthy();
   });
 
-  it('says what its owner lends, and when not', () => {
+  it('says what its owner offers, and when not', () => {
     const mine = node('wopr', {
       problem: { kind: 'drained', cause: 'its owner drained it: exam' }
     });
@@ -84,7 +84,7 @@ describe('a node', () => {
     });
     const info = mine.view.info!;
     info.inventory.gpus = [gpu(0), gpu(1)];
-    info.lending = {
+    info.availability = {
       gpus: [0],
       memory_bytes: 20 * 2 ** 30,
       hours: 'Mon-Fri 19:00-07:00'
@@ -93,11 +93,11 @@ describe('a node', () => {
     render(<Nodes {...props} />);
     expect(screen.getByText('up, drained')).toBeTruthy();
     expect(screen.getByText(/its owner drained it: exam/)).toBeTruthy();
-    expect(screen.getByText('Lent: GPU 0, 20.0 GiB of each')).toBeTruthy();
+    expect(screen.getByText('Offered: GPU 0, 20.0 GiB of each')).toBeTruthy();
     expect(
-      screen.getByText('Lent: Mon-Fri 19:00-07:00, by its clock')
+      screen.getByText('Offered: Mon-Fri 19:00-07:00, by its clock')
     ).toBeTruthy();
-    expect(screen.getAllByText(/not lent by its owner/)).toHaveLength(1);
+    expect(screen.getAllByText(/not offered by its owner/)).toHaveLength(1);
     fireEvent.keyDown(screen.getByRole('listitem'), {
       key: 'F10',
       shiftKey: true

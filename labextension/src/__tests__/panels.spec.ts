@@ -26,7 +26,7 @@ it('a button that does nothing now says so, and keeps the focus', () => {
   expect(launch.hasAttribute('aria-disabled')).toBe(false);
 });
 
-it('a panel that is drawn anew has the focus where it was', () => {
+it('a panel that is drawn again has the focus where it was', () => {
   const focus = new KeptFocus(root);
   launchIn(root).focus();
   output.innerHTML = 'Loading widget...';

@@ -197,7 +197,7 @@ it('a deletion says what is left', () => {
   expect(text(last)).not.toBe(text(two));
 });
 
-it('the best evaluation loss is named beside what else is known', () => {
+it('the best evaluation loss is named next to what else is known', () => {
   const best = checkpoint(400, { is_best: true, is_pinned: true });
   const given = offer([checkpoint(600), best]);
   const states = given.checkpoints.checkpoints!.map(one =>

@@ -11,7 +11,7 @@ const SNAPSHOT: ServerMessage = {
   jobs: [job()]
 };
 
-const BEAT = { kind: 'beat', time_s: 5, interfaces: [] } as any;
+const HEARTBEAT = { kind: 'heartbeat', time_s: 5, interfaces: [] } as any;
 
 describe('the state of the page', () => {
   const state = reduce(EMPTY, SNAPSHOT);
@@ -34,29 +34,29 @@ describe('the state of the page', () => {
 
   it('keeps a node’s facts when only its heart beats', () => {
     const now = reduce(state, {
-      kind: 'beat',
+      kind: 'heartbeat',
       seq: 4,
       key: 'key-of-wopr',
       liveness: 'suspect',
       last_seen_s: 7,
-      beat: BEAT
+      heartbeat: HEARTBEAT
     });
     const { view } = now.nodes.get('key-of-wopr')!;
     expect(view.liveness).toBe('suspect');
-    expect(view.beat).toBe(BEAT);
+    expect(view.heartbeat).toBe(HEARTBEAT);
     expect(view.info?.name).toBe('wopr');
   });
 
-  it('counts a beat of a node it does not know', () => {
-    const beat = {
-      kind: 'beat',
+  it('counts a heartbeat of a node it does not know', () => {
+    const heartbeat = {
+      kind: 'heartbeat',
       seq: 4,
       key: 'other',
       liveness: 'up',
       last_seen_s: 7,
-      beat: BEAT
+      heartbeat: HEARTBEAT
     } as const;
-    expect(reduce(state, beat).seq).toBe(4);
+    expect(reduce(state, heartbeat).seq).toBe(4);
   });
 
   it('ignores what only a newer server knows', () => {

@@ -2,7 +2,7 @@
 
 import * as formats from '../formats';
 import { problemText } from '../problem';
-import type { Examination, Finding } from '../schema';
+import type { DoctorAnswer, Finding } from '../schema';
 import { trans } from '../trans';
 
 export type Level = Finding['level'];
@@ -30,7 +30,7 @@ const rank = ({ level }: { level: Level }) => LEVELS.indexOf(level);
 const worst = (found: Finding[]) =>
   [...found].sort((a, b) => rank(a) - rank(b))[0];
 
-export function rowsOf({ report, checks }: Examination): IRow[] {
+export function rowsOf({ report, checks }: DoctorAnswer): IRow[] {
   return checks
     .flatMap(({ id, title }) => {
       const all = report.findings.filter(one => one.check === id);
@@ -68,7 +68,7 @@ export function counts(rows: IRow[]): [Level, string][] {
 }
 
 /** How many nodes and checks, how long it took, and when. */
-export function extent({ report }: Examination, rows: IRow[]): string {
+export function extent({ report }: DoctorAnswer, rows: IRow[]): string {
   const { nodes, took_s, time_s } = report;
   return [
     trans._n('%1 node', '%1 nodes', nodes.length),
@@ -92,7 +92,7 @@ const MARKS: Record<Level, string> = {
 };
 
 /** All of it, as text for an issue or a chat. */
-export function reportText(examination: Examination): string {
+export function reportText(examination: DoctorAnswer): string {
   const rows = rowsOf(examination);
   const { silent } = examination.report;
   return [

@@ -8,7 +8,7 @@ import { useAsked } from '../asking';
 import { copy } from '../clipboard';
 import { Button } from '../controls';
 import { problemText } from '../problem';
-import type { Examination } from '../schema';
+import type { DoctorAnswer } from '../schema';
 import { type IClusterModel, RequestError } from '../tokens';
 import { trans } from '../trans';
 import { Mending } from './remedy';
@@ -92,7 +92,7 @@ async function firstStep(
   { api }: IClusterModel,
   jobId: string,
   say: (doing: string) => void
-): Promise<Examination> {
+): Promise<DoctorAnswer> {
   for (;;) {
     const now = await api.tryFirstStep(jobId);
     if (now.problem) {
@@ -105,7 +105,7 @@ async function firstStep(
   }
 }
 
-function Report({ examination }: { examination: Examination }): JSX.Element {
+function Report({ examination }: { examination: DoctorAnswer }): JSX.Element {
   const { nodes, silent, time_s } = examination.report;
   const rows = rowsOf(examination);
   const found = rows.filter(row => row.found.length);

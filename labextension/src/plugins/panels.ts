@@ -42,7 +42,7 @@ export function markBlocked(button: Element): void {
   }
 }
 
-/** A panel whose output is updated is drawn anew: the control at the same place gets the focus. */
+/** A panel whose output is updated is drawn again: the control at the same place gets the focus. */
 export class KeptFocus {
   constructor(root: HTMLElement) {
     root.addEventListener('focusin', event => {

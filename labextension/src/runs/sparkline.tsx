@@ -1,4 +1,4 @@
-/** The line of a run's losses beside its last one. */
+/** The line of a run's losses next to its last one. */
 
 import * as React from 'react';
 

@@ -6,7 +6,7 @@ import { trans } from '../trans';
 import { ofSteps, stateWord } from '../words';
 
 /**
- * The kept rows with the newest state. No picture: an older one beside newer words would lie.
+ * The kept rows with the newest state. No picture: an older one next to newer words would lie.
  *
  * @param heard Unix time of the last message from the server.
  */

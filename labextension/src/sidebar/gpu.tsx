@@ -3,7 +3,7 @@
 import * as React from 'react';
 
 import type { Gpu } from '../schema';
-import { isLent } from './lending';
+import { isOffered } from './availability';
 import { LineRow } from './line';
 import type { INodeContext } from './parts';
 import { UsageRow } from './usage';
@@ -13,7 +13,7 @@ export function GpuRow(props: INodeContext & { gpu: Gpu }): JSX.Element {
   const { gpu, node, past } = props;
   const name = trans.__('GPU %1', gpu.index);
   const isBusy = (gpu.processes?.length ?? 0) > 0;
-  const lent = isLent(node, gpu);
+  const offered = isOffered(node, gpu);
   const degrees =
     typeof gpu.temperature_c === 'number'
       ? `${Math.round(gpu.temperature_c)} °C`
@@ -39,12 +39,12 @@ export function GpuRow(props: INodeContext & { gpu: Gpu }): JSX.Element {
           {degrees}
         </LineRow>
       )}
-      {(isBusy || !lent || degrees) && (
+      {(isBusy || !offered || degrees) && (
         <p className="m s">
           {[
             ...(degrees && !past ? [degrees] : []),
             isBusy ? owner(props) : trans.__('not in use'),
-            ...(lent ? [] : [trans.__('not lent by its owner')])
+            ...(offered ? [] : [trans.__('not offered by its owner')])
           ].join(', ')}
         </p>
       )}

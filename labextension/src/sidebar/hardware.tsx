@@ -5,17 +5,17 @@ import * as React from 'react';
 import type { Gpu, Versions } from '../schema';
 import { trans } from '../trans';
 import { GpuRow } from './gpu';
-import { LentLines } from './lending';
+import { AvailabilityLines } from './availability';
 import type { INodeContext } from './parts';
 import { UsageRow } from './usage';
 
 export function Hardware(props: INodeContext): JSX.Element {
-  const { info, beat } = props.node.view;
+  const { info, heartbeat } = props.node.view;
   const { gpus, gpu_note: note, versions } = info!.inventory;
   if (gpus.length === 0) {
     return <Cpu {...props} />;
   }
-  const now = beat?.gpus?.length ? beat.gpus : gpus;
+  const now = heartbeat?.gpus?.length ? heartbeat.gpus : gpus;
   const kinds = new Map<string, number>();
   for (const gpu of gpus) {
     kinds.set(gpu.name, (kinds.get(gpu.name) ?? 0) + 1);
@@ -26,7 +26,7 @@ export function Hardware(props: INodeContext): JSX.Element {
         {[...kinds].map(([name, count]) => `${count} × ${name}`).join(', ')}
       </p>
       {note && <p className="m s">{note}</p>}
-      <LentLines node={props.node} />
+      <AvailabilityLines node={props.node} />
       {now.map(gpu => (
         <GpuRow key={gpu.index} gpu={gpu} {...props} />
       ))}
@@ -57,23 +57,23 @@ function abilities(gpus: readonly Gpu[], versions: Versions): string {
 }
 
 function Cpu({ node, past }: INodeContext): JSX.Element {
-  const { info, beat } = node.view;
+  const { info, heartbeat } = node.view;
   const { inventory } = info!;
   const total = inventory.memory_total_bytes;
-  const free = beat?.memory_available_bytes || inventory.memory_available_bytes;
+  const free = heartbeat?.memory_available_bytes || inventory.memory_available_bytes;
   return (
     <>
       <p className="m s">
         {trans._n('%1 core', '%1 cores', inventory.cpu_count)},{' '}
         {inventory.gpu_note ?? trans.__('no GPU')}
       </p>
-      <LentLines node={node} />
+      <AvailabilityLines node={node} />
       <UsageRow
         {...{ past }}
         part={['node']}
         name={trans.__('CPU')}
         label={trans.__('CPU of %1', node.name)}
-        share={beat?.cpu_share}
+        share={heartbeat?.cpu_share}
         used={total - free}
         total={total}
         reason={trans.__('This node has not reported its load yet.')}

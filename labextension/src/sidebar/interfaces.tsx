@@ -17,7 +17,7 @@ import { trans } from '../trans';
  */
 export function Interfaces(props: INodeContext): JSX.Element {
   const { node, model, past } = props;
-  const { info, beat } = node.view;
+  const { info, heartbeat } = node.view;
   const used = new Set(
     model.jobs
       .filter(job => !OVER.has(job.state))
@@ -43,7 +43,7 @@ export function Interfaces(props: INodeContext): JSX.Element {
     <>
       {shown.map(one => {
         const known = capacities(one);
-        const rate = beat?.interfaces.find(now => now.name === one.name);
+        const rate = heartbeat?.interfaces.find(now => now.name === one.name);
         const sent = written(rate?.sent_bytes_per_s);
         const received = written(rate?.received_bytes_per_s);
         return (

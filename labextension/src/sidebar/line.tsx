@@ -1,4 +1,4 @@
-/** Line row: a value of a node now, beside its last hour. */
+/** Line row: a value of a node now, next to its last hour. */
 
 import * as React from 'react';
 

@@ -73,7 +73,7 @@ function byRate(links: LinkMeasurement[]): LinkMeasurement[] {
 function Link(props: IMeasuredLink): JSX.Element {
   const { node, links } = props;
   const { capacity, interface: name, receiver } = links[0];
-  const rate = node.view.beat?.interfaces.find(now => now.name === name);
+  const rate = node.view.heartbeat?.interfaces.find(now => now.name === name);
   const share = rate ? rate.sent_bytes_per_s / capacity.bytes_per_s : null;
   const each = links
     .map(

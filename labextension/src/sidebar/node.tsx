@@ -73,7 +73,7 @@ function menuItems(props: IContext & { node: NodeEntry }): MenuItem[] {
       () => commands.execute(CommandIDs.nodeHistory, { key: node.key })
     ],
     [
-      trans.__('Examine'),
+      trans.__('DoctorRequest'),
       () => commands.execute(CommandIDs.doctor, { nodes: [node.name] })
     ],
     [
@@ -109,7 +109,7 @@ function closedWord({ view }: NodeEntry): string | null {
     case 'drained':
       return trans.__('up, drained');
     case 'out-of-hours':
-      return trans.__('up, not lent now');
+      return trans.__('up, not offered now');
     default:
       return null;
   }

@@ -94,7 +94,7 @@ async function headline(view: Locator): Promise<Texts> {
   );
 }
 
-/** How often a loss was NaN or infinite: in red, below the name and beside the chart. */
+/** How often a loss was NaN or infinite: in red, below the name and next to the chart. */
 async function checkAlarm(view: Locator, said: ISaid): Promise<void> {
   const alarms = view.locator(
     '.mnt-facts .mnt-alarm, .mnt-chart-title .mnt-alarm'

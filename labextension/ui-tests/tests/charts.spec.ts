@@ -286,7 +286,7 @@ test.describe('of a running job', () => {
     const view = await open(page, replay);
     const step = async () => Number(await view.getAttribute('data-mnt-step'));
     const dots = view.locator('.mnt-dot');
-    // Its first 300 steps arrive in parts. What moves below a mouse is pointed at anew: they come first.
+    // Its first 300 steps arrive in parts. What moves below a mouse is pointed at again: they come first.
     await expect.poll(step).toBeGreaterThan(300);
     const place = await at(view, 1, 0.5);
     await page.mouse.move(place.x, place.y);

@@ -76,7 +76,7 @@ function cutOff(sidebar: Locator): Promise<string[]> {
   });
 }
 
-test('each value has its last hour beside it where there is room', async ({
+test('each value has its last hour next to it where there is room', async ({
   page
 }) => {
   const sidebar = await openSidebar(page);

@@ -15,7 +15,7 @@ type Lab = IJupyterLabPageFixture;
 /**
  * Until the application is there, with its layout as it was.
  *
- * Asked again and again, without a promise within the page: of a page that is loaded anew meanwhile, the browser
+ * Asked again and again, without a promise within the page: of a page that is loaded again meanwhile, the browser
  * drops what a promise waits for, and Playwright fails with "Resulting promise was garbage collected".
  */
 export async function ready(page: Page): Promise<void> {

@@ -12,7 +12,7 @@ from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 
 COLUMNS = 72
-"""That fit beside both sidebars, in a window of 1300 pixels."""
+"""That fit next to both sidebars, in a window of 1300 pixels."""
 
 
 def page() -> str:

@@ -1,6 +1,6 @@
 """Ask the server for a process: as a program, torchrun's in its place; for torchrun, its ranks'.
 
-Standard library only: it is read anew for every torchrun.
+Standard library only: it is read again for every torchrun.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def test_a_lease_frees_itself_and_listeners_are_told(agent):
         lines = map(stream_decoder.decode, stream.iter_lines())
         assert next(lines).node.leases == ()
         assert agent.send("POST", "/v1/leases", lease(expires_in_s=3.0)).status_code == 200
-        # The node may be told anew for other reasons in between.
+        # The node may be told again for other reasons in between.
         news = (line.node.leases for line in lines if isinstance(line, NodeChanged))
         granted = next(leases for leases in news if leases)
         assert [one.job_id for one in granted] == [JOB]

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.api import (
     StreamMessage,
     stream_decoder,
 )
-from jupyter_mntrain.model.records.node import Beat, NodeInfo
+from jupyter_mntrain.model.records.node import Heartbeat, NodeInfo
 from tests.agent.live import LiveAgent, free_port
 
 pytestmark = pytest.mark.agents
@@ -39,11 +39,11 @@ def test_the_stream_says_hello_and_then_beats(agent):
     with agent.stream() as stream:
         lines = stream.iter_lines()
         hello = stream_decoder.decode(next(lines))
-        beat = stream_decoder.decode(next(lines))
+        heartbeat = stream_decoder.decode(next(lines))
     assert isinstance(hello, Hello)
     assert hello.node.name == "node1"
-    assert isinstance(beat, Beat)
-    assert "lo" in {rate.name for rate in beat.interfaces}
+    assert isinstance(heartbeat, Heartbeat)
+    assert "lo" in {rate.name for rate in heartbeat.interfaces}
 
 
 @dataclass
@@ -102,7 +102,7 @@ def test_an_agent_that_ends_in_order_says_goodbye_to_its_listeners(returned):
 def test_a_link_is_measured_between_two_agents_and_its_capacity_kept(returned, agent):
     measured = returned.measured
     assert measured["capacity"]["bytes_per_s"] > 1e7
-    assert measured["capacity"]["condition"] in ("alone", "starved of CPU")
+    assert measured["capacity"]["condition"] in ("alone", "short of CPU")
     lo = next(i for i in returned.after.inventory.interfaces if i.name == "lo")
     assert msgspec.json.decode(msgspec.json.encode(lo.links)) == [measured]
     nowhere = measure(returned.agent, agent, interface="eth99")

@@ -63,7 +63,7 @@ def test_a_part_that_cannot_be_started_is_refused_and_nothing_is_left(
     assert problem.id
     assert problem.id in problem.fix
     (logged,) = [one for one in caplog.records if problem.id in one.getMessage()]
-    assert logged.exc_info is not None, "the traceback stands beside it"
+    assert logged.exc_info is not None, "the traceback stands next to it"
     assert not list(book.directory.glob("j-*"))
 
 
@@ -143,7 +143,7 @@ def test_a_job_whose_state_is_lost_says_so_and_ends_with_that(tmp_path: Path) ->
             assert part.problem.kind is Kind.NO_STATE
             assert lost.cause in part.problem.cause
         back.change(StateLost(problem=None))
-        polled(book, lambda: job.is_settled, "its record on disk")
+        polled(book, lambda: job.is_final, "its record on disk")
         assert back.is_active
         assert back.record.part.state_problem is None
     finally:
@@ -171,8 +171,8 @@ def test_what_ranks_wrote_before_an_end_on_a_read_only_disk_is_journaled_later(
         with read_only(book.directory):
             os.kill(*marked(job.attempt.path), signal.SIGKILL)
             polled(book, lambda: not job.is_active, "its end")
-            assert not job.is_settled
-        polled(book, lambda: job.is_settled, "all of it on disk")
+            assert not job.is_final
+        polled(book, lambda: job.is_final, "all of it on disk")
         lines = (book.directory / job.job_id / "journal.ndjson").read_bytes().splitlines()
         bodies = [journal_decoder.decode(line).body for line in lines]
         assert [one for one in bodies if isinstance(one, RankStep)] == steps
@@ -212,7 +212,7 @@ TELLS = f"printf '{STEPS}' > $MNTRAIN_METRICS_DIR/rank-0.ndjson"
 def test_an_ended_job_keeps_the_line_of_its_losses_with_its_record(tmp_path: Path) -> None:
     book = make_book(tmp_path / "state", f"{TELLS}\nexit 0")
     job = start(book)
-    polled(book, lambda: job.is_settled, "the job ends")
+    polled(book, lambda: job.is_final, "the job ends")
     end_all(book)
     again = make_book(tmp_path / "state", "")
     again.load()
@@ -237,7 +237,7 @@ def test_nothing_is_left_open_of_jobs_that_have_ended(tmp_path: Path) -> None:
     own = psutil.Process()
     before = {one.pid for one in own.children()}, own.num_fds()
     jobs = [start(book) for _ in range(3)]
-    polled(book, lambda: all(job.is_settled for job in jobs), "the jobs end")
+    polled(book, lambda: all(job.is_final for job in jobs), "the jobs end")
 
     def rested() -> bool:
         book.rest()
@@ -255,7 +255,7 @@ def test_nothing_is_left_open_of_jobs_that_have_ended(tmp_path: Path) -> None:
 def test_a_job_that_rested_takes_what_is_still_found_out_about_it(tmp_path: Path) -> None:
     book = make_book(tmp_path / "state", "exit 1")
     job = start(book)
-    polled(book, lambda: job.is_settled, "the job ends")
+    polled(book, lambda: job.is_final, "the job ends")
     book.rest()
     seq = job.samples.journal.last_seq
     book.rest()

@@ -35,7 +35,7 @@ def ended(book: JobBook, *, saves: bool = False) -> LocalJob:
         (run / "checkpoints").mkdir()
         (run / "checkpoints" / "mine.pt").write_bytes(b"weights" * 1000)
     job.stop("enough", 0.0)
-    polled(book, lambda: job.is_settled, "its end")
+    polled(book, lambda: job.is_final, "its end")
     return job
 
 
@@ -109,7 +109,7 @@ def test_checkpoints_where_the_recipe_wants_them_are_the_runs_own(
     saved.mkdir(parents=True)
     (saved / "shard").write_bytes(b"weights" * 1000)
     job.stop("enough", 0.0)
-    polled(book, lambda: job.is_settled, "its end")
+    polled(book, lambda: job.is_final, "its end")
     said = deletion_of(book, job.record)
     assert (said.checkpoints, said.checkpoints_bytes >= 7000) == (str(saved.parent), True)
     prune(book, 0)

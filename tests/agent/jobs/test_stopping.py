@@ -132,9 +132,9 @@ def test_a_stop_ends_where_nothing_can_be_written_and_is_stored_later(
         job.stop("enough", 0.1)
         end(book, job)
         assert job.record.part.state == "canceled"
-        assert not job.is_settled
+        assert not job.is_final
     assert_gone(before)
-    polled(book, lambda: job.is_settled, "the record on disk")
+    polled(book, lambda: job.is_final, "the record on disk")
 
 
 def test_an_uninterruptible_process_is_named_with_where_it_waits(

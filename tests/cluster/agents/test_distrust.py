@@ -70,7 +70,7 @@ async def test_an_agent_whose_certificate_is_not_of_today(
 async def test_an_agent_that_was_revoked_is_left_also_when_it_is_listened_to(
     connector: Connector, agent_here: MakeAgent
 ) -> None:
-    agent = await agent_here(beat_every_s=0.05)
+    agent = await agent_here(heartbeat_every_s=0.05)
     client = AgentClient(connector, agent.where)
     with pytest.raises(NodeError) as caught:
         await revoke_while_listening(connector, client, agent)
@@ -82,7 +82,7 @@ async def test_an_agent_that_was_revoked_is_left_also_when_it_is_listened_to(
 async def test_a_stream_ends_with_the_certificate_of_the_agent(
     connector: Connector, agent_here: MakeAgent
 ) -> None:
-    agent = await agent_here(beat_every_s=0.05, lifetime=timedelta(days=1))
+    agent = await agent_here(heartbeat_every_s=0.05, lifetime=timedelta(days=1))
     messages = AgentClient(connector, agent.where).stream()
     assert await anext(messages) is not None
     connector.clock = lambda: time.time() + timedelta(days=2).total_seconds()

@@ -66,7 +66,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def running(anyio_backend: str, agent_here: MakeAgent) -> AsyncIterator[Running]:
-    agents = [await agent_here(name, beat_every_s=0.3) for name in ("node1", "node2")]
+    agents = [await agent_here(name, heartbeat_every_s=0.3) for name in ("node1", "node2")]
     live = ClusterView("default", discovery=StaticDiscovery(), clock=time)
     await live.start([(agent.where, "typed") for agent in agents])
     await coming(lambda: [view.liveness for view in live.nodes] == ["up", "up"])

@@ -69,7 +69,7 @@ async def lab(
 ) -> AsyncIterator[Lab]:
     # On a busy machine leasing takes long, and leases that are renewed are asked for once more.
     monkeypatch.setattr(gang_start, "RENEW_AFTER_S", 60.0)
-    made = Lab([await agent_here(f"node{n}", beat_every_s=0.3) for n in (1, 2, 3)])
+    made = Lab([await agent_here(f"node{n}", heartbeat_every_s=0.3) for n in (1, 2, 3)])
     await made.begin()
     yield made
     await made.live.close()
@@ -289,7 +289,7 @@ async def test_a_node_that_is_gone_is_named_with_its_reason(lab: Lab) -> None:
 async def test_two_machines_with_one_id_take_part_in_nothing(
     lab: Lab, agent_here: MakeAgent
 ) -> None:
-    copy = await agent_here("copy", node_id="id-of-node2", hostname="clone", beat_every_s=0.3)
+    copy = await agent_here("copy", node_id="id-of-node2", hostname="clone", heartbeat_every_s=0.3)
     lab.live.watch(copy.where, "typed")
     await coming(lambda: any(view.is_conflict for view in lab.live.nodes))
     for name in ("node2", "copy"):

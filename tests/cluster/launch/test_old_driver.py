@@ -29,7 +29,7 @@ def spec(*gpus: int) -> JobSpec:
 async def test_a_driver_older_than_torchs_cuda_is_refused_and_counts_for_gpus_only(
     agent_here: Callable[..., Awaitable[FakeAgent]], no_alerts: None
 ) -> None:
-    agent = await agent_here("node1", gpus=(gpu(0),), beat_every_s=0.3)
+    agent = await agent_here("node1", gpus=(gpu(0),), heartbeat_every_s=0.3)
     agent.versions = {"torch": "2.13.0", "cuda": "13.0", "driver": "570.1"}
     live = ClusterView("default", discovery=StaticDiscovery(), clock=time)
     await live.start([(agent.where, "typed")])

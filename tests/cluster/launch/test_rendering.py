@@ -100,7 +100,7 @@ async def test_what_the_cards_decide_is_passed_on_to_all_ranks(
         "memory.checkpointing": "none",
     }
     assert command.argv[command.argv.index(f"model.dtype={dtype}") - 1] == "--auto"
-    # A job that starts over chooses anew; one that goes on keeps its dtype, or is refused.
+    # A job that starts over chooses again; one that goes on keeps its dtype, or is refused.
     kept = msgspec.structs.replace(training(), chosen={"model.dtype": "bfloat16"})
     (again,) = await rendered(agent, kept)
     assert again.argv == command.argv

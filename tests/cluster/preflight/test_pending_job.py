@@ -17,7 +17,7 @@ OWN = {
     "certain": ("import helper", "import pandas", {"pandas": True}),
     "in a function": ("def f():\n    import helper", "import pandas", {"pandas": False}),
     "in one of the helper's": ("import helper", "def f():\n    import wandb", {"wandb": False}),
-    "both ways": (
+    "both paths": (
         "import helper\ndef f():\n    import pandas",
         "import pandas",
         {"pandas": True},

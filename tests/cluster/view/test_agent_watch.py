@@ -101,8 +101,8 @@ async def test_a_beat_is_a_word(watched: Watched, agent_here: MakeAgent) -> None
     watch = watched.begin(agent.where)
     await up(watch)
     watched.clock.now += 2.0
-    agent.beat()
-    await coming(lambda: watch.view.beat)
+    agent.heartbeat()
+    await coming(lambda: watch.view.heartbeat)
     watched.clock.now += 2.0
     watch.tick()
     assert watch.view.liveness == "up"

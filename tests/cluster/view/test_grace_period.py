@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jupyter_mntrain.cluster.view.grace_period import CONNECT_S, SETTLE_S, GracePeriod
+from jupyter_mntrain.cluster.view.grace_period import CONNECT_S, DISCOVERY_S, GracePeriod
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node_view import NodeView
@@ -71,9 +71,9 @@ def wait(time: StillTime, is_enough: Callable[[], object] = lambda: False) -> bo
 def test_a_brief_wait_is_for_finding_nodes_not_for_their_answers(time):
     time.become(0.1, node())
     GracePeriod(time, time).wait_briefly(lambda: False)
-    assert time.waited_s == pytest.approx(SETTLE_S)
+    assert time.waited_s == pytest.approx(DISCOVERY_S)
     GracePeriod(time, time).wait_briefly(lambda: True)
-    assert time.waited_s == pytest.approx(SETTLE_S)
+    assert time.waited_s == pytest.approx(DISCOVERY_S)
 
 
 def test_enough_ends_it_at_once(time):
@@ -84,14 +84,14 @@ def test_enough_ends_it_at_once(time):
 def test_where_everybody_has_answered_discovery_has_its_time_and_no_more(time):
     time.nodes = (node("up"), node("lost"))
     assert not wait(time)
-    assert time.waited_s == pytest.approx(SETTLE_S)
+    assert time.waited_s == pytest.approx(DISCOVERY_S)
 
 
 def test_a_node_that_still_connects_is_waited_for(time):
     time.nodes = (node("up"), node())
     time.become(7.0, node("up"), node("up"))
     assert not wait(time)
-    assert SETTLE_S < time.waited_s == pytest.approx(7.0, abs=2 * STEP_S)
+    assert DISCOVERY_S < time.waited_s == pytest.approx(7.0, abs=2 * STEP_S)
 
 
 def test_what_is_enough_may_come_while_another_still_connects(time):
@@ -122,10 +122,10 @@ def test_a_node_that_never_gets_on_is_not_waited_for_without_end(time):
 def test_who_has_answered_in_its_way_is_not_waited_for(time, view, waits):
     time.nodes = (view,)
     wait(time)
-    assert (time.waited_s > SETTLE_S + STEP_S) is waits
+    assert (time.waited_s > DISCOVERY_S + STEP_S) is waits
 
 
 def test_what_was_missed_while_this_process_starved_is_given_back(time):
     time.missed_s = 3.0
     assert not wait(time)
-    assert time.waited_s == pytest.approx(SETTLE_S + 3.0)
+    assert time.waited_s == pytest.approx(DISCOVERY_S + 3.0)

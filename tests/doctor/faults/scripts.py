@@ -139,7 +139,7 @@ SCRIPTS = (
     ),
     Fault(
         "script",
-        "beside the script lies a module that hides one of Python's",
+        "next to the script lies a module that hides one of Python's",
         "slows",
         lambda case: msgspec.structs.replace(
             case, job=msgspec.structs.replace(launching(case, "").job, hides=("random.py",))

@@ -11,9 +11,8 @@ of them with the options of the launch.
 
 ``--stories`` plays those of ``stories.toml`` instead of drawn ones: their numbers are the seeds.
 
-``played.ndjson`` beside this file holds cases of unseen seeds that earlier sittings played, without
-their verdicts: give a copy of it as ``--file`` to go on with them.
-"""
+``played.ndjson`` next to this file holds cases of unseen seeds that earlier sittings played,
+without their verdicts: give a copy of it as ``--file`` to go on with them."""
 
 from __future__ import annotations
 

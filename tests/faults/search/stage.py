@@ -225,7 +225,7 @@ class Stage:
             time.sleep(0.1)
 
     def try_join(self, host: str, token: str, environment: dict[str, str]) -> None:
-        """Another agent beside the host's own joins; what the command says of it is noted."""
+        """Another agent next to the host's own joins; what the command says of it is noted."""
         self._joins += 1
         name = f"new{self._joins}"
         state = self.host(host).home / name

@@ -1,6 +1,6 @@
 """Stories: faults in sequence on one job, with what its first line says in between.
 
-``stories.toml`` beside this file holds what is done, and what a person should read;
+``stories.toml`` next to this file holds what is done, and what a person should read;
 ``stories.ndjson`` how those scored that were played: give a copy of it as ``--file`` to go on.
 A story is right if each of its asks is; it has the worst score of them.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.metrics.agreement.record [NAME …]``: records the journals beside this file.
+"""``python -m tests.metrics.agreement.record [NAME …]``: records the journals next to this file.
 
 Real jobs on a simulated cluster of three hosts, as root: real agents, real torchrun, the trainer's
 smallest model or ``program.py``. What the agents have on their disks at the end is kept, less paths
@@ -107,7 +107,7 @@ def members(*processes: int) -> tuple[str, ...]:
 
 
 def lose_third(lab: Lab, job: str) -> None:
-    """Its power, and a rank beside it: those that are left begin again."""
+    """Its power, and a rank next to it: those that are left begin again."""
     lab.host("node3").power_cut()
     host = lab.host("node2")
     (record,) = host.home.glob(f".local/state/mntrain/nodes/*/jobs/{job}/record.json")

@@ -15,7 +15,7 @@ from tests.metrics.agreement.recordings import NAMES, load
 from tests.standin.agent import FakeAgent
 
 CLUSTER = "lab"
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 
 
 async def main() -> None:
@@ -25,7 +25,7 @@ async def main() -> None:
     nodes = [node for name in NAMES for node in load(name).nodes]
     agents: dict[str, FakeAgent] = {}
     for name in sorted({node.record.part.node for node in nodes}):
-        agents[name] = FakeAgent(name, cluster=CLUSTER, beat_every_s=BEAT_S)
+        agents[name] = FakeAgent(name, cluster=CLUSTER, heartbeat_every_s=HEARTBEAT_S)
         await agents[name].start()
     for node in nodes:
         agent, record = agents[node.record.part.node], node.record

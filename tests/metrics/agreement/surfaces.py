@@ -107,7 +107,7 @@ def time_left(text: str) -> str | None:
 
 
 def chart_labels(figure: Figure, title: str) -> dict[str, str]:
-    """Names and values beside a chart's lines; nothing where the chart says why it is empty."""
+    """Names and values next to a chart's lines; nothing where the chart says why it is empty."""
     words = [text.get_text() for text in figure.texts]
     begin = words.index(title) + 3
     titles = ("MFU", "Links", "Link ", "Busiest", "Computing", "Loss")

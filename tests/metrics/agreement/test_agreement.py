@@ -104,7 +104,7 @@ def test_stdout_picture_notebook_and_json_say_the_same(name: str) -> None:
 
 
 def check_labels(labels: dict[str, str], printed: dict[str, str]) -> None:
-    """Beside the lines stand the ranks' figures; of many ranks, the least and the most of them."""
+    """Next to the lines stand the ranks' figures; of many ranks, the least and the most of them."""
     for name in labels.keys() - {"job", "median", "max", "min", "predicted"}:
         assert labels[name] == printed[name.split()[0]]
     if "max" in labels:

@@ -1,4 +1,4 @@
-"""Jobs of these tests are small beside a process of Python, which one test alone counts."""
+"""Jobs of these tests are small next to a process of Python, which one test alone counts."""
 
 from __future__ import annotations
 

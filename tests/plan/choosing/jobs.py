@@ -10,7 +10,7 @@ from jupyter_mntrain.plan.choosing.devices import Device, LinkBetween
 from jupyter_mntrain.recipe.memory import Config, model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import settled
+from jupyter_mntrain.recipe.stored import resolved
 
 FAST = LinkSpeed(1e12, 0.0, is_measured=True)
 ETHERNET = LinkSpeed(200e6 / 8, 1e-4, is_measured=True)
@@ -60,7 +60,7 @@ def planned(
     advises: bool = False,
 ) -> Plan:
     """A plan in which all settings are open but those that the recipe has, and the fixed ones."""
-    recipe = settled(recipe, {name: BY_HAND[name] for name in fixed})
+    recipe = resolved(recipe, {name: BY_HAND[name] for name in fixed})
     links = (lambda _sender, _receiver: link) if isinstance(link, LinkSpeed) else link
     return make_plan(
         recipe,

@@ -39,7 +39,7 @@ def test_a_replica_that_meets_rarely_may_be_a_pipeline_where_a_rank_is_too_small
     assert max(tight.memory_bytes) <= size
 
 
-def test_what_is_kept_between_meetings_counts_on_a_cpu_and_is_named_beside_a_gpu() -> None:
+def test_what_is_kept_between_syncs_counts_on_a_cpu_and_is_named_beside_a_gpu() -> None:
     rarely = ("data_parallel.replicas=2", "data_parallel.sync_every=50")
     recipe, config = job(*rarely, "pipeline.microbatches=1", "memory.checkpointing=none")
     (estimate,) = forecast(recipe, config, 2)
@@ -95,7 +95,7 @@ def test_a_replica_is_a_pipeline_too_where_links_within_it_are_fast() -> None:
         ("pipeline.split=[2,2,2,2]",),
         ("pipeline.split=[2,2,2,2]", "pipeline.in_flight=[4,3,2,1]", "pipeline.microbatches=8"),
         ("pipeline.schedule=interleaved-1f1b", "pipeline.stages_per_rank=2"),
-        ("pipeline.schedule=eager-zero-bubble", "pipeline.kept_back=[0,1,2,3]"),
+        ("pipeline.schedule=eager-zero-bubble", "pipeline.deferred=[0,1,2,3]"),
         ("evaluation.interval_steps=20",),
     ],
 )

@@ -1,4 +1,4 @@
-"""Results: what stands beside a plan, what would help, what is guessed, and what is refused."""
+"""Results: what stands next to a plan, what would help, what is guessed, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, OtherPlan
 from jupyter_mntrain.plan.choosing.pricing import ring_seconds, update_seconds
 from jupyter_mntrain.plan.prediction.step import predict_step
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
-from jupyter_mntrain.recipe.stored import settled
+from jupyter_mntrain.recipe.stored import resolved
 from tests.plan.choosing.jobs import ETHERNET, FAST, devices, job, planned
 from tests.wording import says, wording
 
@@ -215,7 +215,7 @@ def test_its_step_is_that_of_the_walk(schedule: ScheduleName) -> None:
     plan = planned(recipe, config, given, ETHERNET)
     speeds = [one.speed for one in given]
     links = {(0, 1): ETHERNET, (1, 0): ETHERNET}
-    step, _ = predict_step(settled(recipe, plan.chosen), config, speeds, links, over_gloo=True)
+    step, _ = predict_step(resolved(recipe, plan.chosen), config, speeds, links, over_gloo=True)
     assert plan.step_s == pytest.approx(step.seconds + plan.update_s)
     assert [rank.computing_s for rank in plan.ranks] == pytest.approx(step.computing_s)
     assert plan.in_flight == step.in_flight

@@ -36,7 +36,7 @@ def test_it_is_what_the_simulator_walks(
         return onward[sender] if receiver > sender else back[receiver]
 
     walked = simulate(
-        eager_zero_bubble(counts.ahead, counts.kept_back, microbatches),
+        eager_zero_bubble(counts.ahead, counts.deferred, microbatches),
         Stages(len(times)),
         times,
         link,
@@ -47,11 +47,11 @@ def test_it_is_what_the_simulator_walks(
 
 @pytest.mark.parametrize("latency", [0.0, 0.7, 5.0])
 @pytest.mark.parametrize("occupied", [0.1, 4.0])
-@pytest.mark.parametrize("kept_back", [(0, 0, 0, 0), (0, 1, 2, 3)])
+@pytest.mark.parametrize("deferred", [(0, 0, 0, 0), (0, 1, 2, 3)])
 def test_a_long_step_is_taken_from_its_begin(
-    latency: float, occupied: float, kept_back: tuple[int, ...]
+    latency: float, occupied: float, deferred: tuple[int, ...]
 ) -> None:
-    counts = Counts((6, 5, 3, 1), kept_back)
+    counts = Counts((6, 5, 3, 1), deferred)
     times = [StageTimes(1.0, 2.0, 1.0, 1.0 + 0.1 * stage) for stage in range(4)]
     links = [LinkTimes(latency, occupied)] * 3
     found = steady_seconds(counts, times, links, links, 300)

@@ -53,7 +53,7 @@ def test_replicas_that_cannot_divide_the_batch_are_not_chosen() -> None:
     assert on_fewer_ranks(recipe, 3, 4).data_parallel.replicas == 1
 
 
-def test_what_the_last_replica_needs_besides_meetings_stays() -> None:
+def test_what_the_last_replica_needs_besides_syncs_stays() -> None:
     settings = ("replicas=2", "shards=2", "sync_every=10", "outer_momentum=0.5", "sync_dtype=int8")
     alone = on_fewer_ranks(
         recipe_of(

@@ -139,8 +139,8 @@ def test_a_way_of_rounding_that_float32_has_no_use_for_is_refused_once_that_is_c
 
 
 def test_flash_attn_is_refused_once_float32_is_chosen() -> None:
-    settled = parse_recipe("", ["model.attention=flash_attention_2", "model.dtype=auto"])
-    with_float32 = fit(settled, [card((8, 0)), cpu()], {}).recipe
+    resolved = parse_recipe("", ["model.attention=flash_attention_2", "model.dtype=auto"])
+    with_float32 = fit(resolved, [card((8, 0)), cpu()], {}).recipe
     with pytest.raises(RecipeError) as refused:
         refuse_unable(with_float32, [card((8, 0))])
     assert says("float32", str(refused.value))

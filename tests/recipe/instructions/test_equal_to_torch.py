@@ -119,12 +119,10 @@ def of_runtime(name: str, ranks: int, per_rank: int, microbatches: int) -> list[
     return [plain(schedule.pipeline_order_with_comms[rank]) for rank in range(ranks)]
 
 
-def of_eager(
-    ahead: tuple[int, ...], kept_back: tuple[int, ...], microbatches: int
-) -> list[Actions]:
+def of_eager(ahead: tuple[int, ...], deferred: tuple[int, ...], microbatches: int) -> list[Actions]:
     """What the trainer hands to torch's runtime."""
     stage: Any = Stage(0, len(ahead), len(ahead))
-    schedule = make_eager(stage, Counts(ahead, kept_back), microbatches, lambda *_: None)
+    schedule = make_eager(stage, Counts(ahead, deferred), microbatches, lambda *_: None)
     return [plain(schedule.pipeline_order_with_comms[rank]) for rank in range(len(ahead))]
 
 
@@ -198,12 +196,12 @@ def test_eager_1f1b(ahead: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ahead", "kept_back"),
+    ("ahead", "deferred"),
     [((3, 1), (0, 1)), ((9, 5, 2, 1), (0, 3, 5, 20)), ((2, 2, 1), (1, 0, 4))],
 )
-def test_eager_zero_bubble(ahead: tuple[int, ...], kept_back: tuple[int, ...]) -> None:
+def test_eager_zero_bubble(ahead: tuple[int, ...], deferred: tuple[int, ...]) -> None:
     for microbatches in (1, 4, 11):
         ours = make_order(
-            "eager-zero-bubble", len(ahead), microbatches, ahead=ahead, kept_back=kept_back
+            "eager-zero-bubble", len(ahead), microbatches, ahead=ahead, deferred=deferred
         )
-        assert list(ours) == of_eager(ahead, kept_back, microbatches)
+        assert list(ours) == of_eager(ahead, deferred, microbatches)

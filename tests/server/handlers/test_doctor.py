@@ -11,7 +11,7 @@ import pytest
 from jupyter_mntrain.doctor.every import EVERY
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.long_works import WorkState
-from jupyter_mntrain.server.shown_checks import Examination
+from jupyter_mntrain.server.shown_checks import DoctorAnswer
 from jupyter_mntrain.trust.authority import Subject
 from tests.agent.live import free_port
 from tests.cluster.conftest import wait_for
@@ -25,10 +25,10 @@ from tests.wording import says
 pytestmark = pytest.mark.slow
 
 
-def examined(served: Served, *nodes: str) -> Examination:
+def examined(served: Served, *nodes: str) -> DoctorAnswer:
     answer = served.server.ask("POST", "/doctor", {"nodes": nodes})
     assert answer.status_code == 200, answer.text
-    return msgspec.json.decode(answer.content, type=Examination)
+    return msgspec.json.decode(answer.content, type=DoctorAnswer)
 
 
 def test_all_nodes_are_examined_and_every_check_has_its_title(served: Served) -> None:
@@ -86,7 +86,7 @@ def test_the_nodes_of_a_job_are_examined_for_what_it_reads(served: Served) -> No
     job_id = served.add_job(state="failed")
     answer = served.server.ask("POST", "/doctor", {"job": job_id})
     assert answer.status_code == 200, answer.text
-    report = msgspec.json.decode(answer.content, type=Examination).report
+    report = msgspec.json.decode(answer.content, type=DoctorAnswer).report
     assert sorted(report.nodes) == ["node1", "node2"]
     refused(served.server.ask("POST", "/doctor", {"job": "j-0000dead"}), 404, "no-such-job")
 

@@ -19,7 +19,7 @@ from tests.server.live_server import BASE, TOKEN, Page
 # Each starts Jupyter servers of its own.
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-NUMBERED = ("node", "beat", "node-gone", "job", "job-gone", "status")
+NUMBERED = ("node", "heartbeat", "node-gone", "job", "job-gone", "status")
 
 OpenPage = Callable[..., Awaitable[Page]]
 

@@ -209,7 +209,7 @@ def test_stacks_say_where_each_rank_is_now(served: Served) -> None:
             doing="waiting for others",
             site="collective" if rank else "barrier",
             where="step (train.py:9)",
-            text="Thread 1\n  beside <b>\n\nThread 2\n  \x1b[31mmain",
+            text="Thread 1\n  next to <b>\n\nThread 2\n  \x1b[31mmain",
             calls=(GroupCalls("0", "gloo", (call,)),),
         )
         served.do(agent.stacks.__setitem__, job_id, [told])
@@ -218,7 +218,7 @@ def test_stacks_say_where_each_rank_is_now(served: Served) -> None:
     assert says("rank 0 on node1 is in a barrier, in step (train.py:9)", found["ranks"][0]["said"])
     assert "main" in found["ranks"][0]["text"]
     assert "\x1b" not in found["ranks"][0]["text"]
-    assert "beside" in found["ranks"][0]["threads"]
+    assert "next to" in found["ranks"][0]["threads"]
     (one,) = served.server.ask("POST", f"/jobs/{job_id}/stacks", {"rank": 1}).json()["ranks"]
     assert one["rank"] == 1
     refused(served.server.ask("POST", f"/jobs/{job_id}/stacks", {"rank": 9}), 400, "bad-spec")
@@ -292,7 +292,7 @@ def test_what_the_doctor_says_of_a_launch_comes_with_the_job(served: Served) -> 
     assert answer.status_code == 201, answer.text
     (note,) = answer.json()["notes"]
     assert (note["kind"], note["node"]) == ("disk-error", agent.name)
-    assert says("was not examined", note["cause"])
+    assert says("was not checked", note["cause"])
 
 
 def test_that_versions_may_differ_is_said_of_each_launch(served: Served) -> None:

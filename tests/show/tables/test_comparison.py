@@ -1,4 +1,4 @@
-"""Comparison tables: jobs stand beside each other in 80 columns."""
+"""Comparison tables: jobs stand side by side in 80 columns."""
 
 from __future__ import annotations
 

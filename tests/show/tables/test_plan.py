@@ -50,7 +50,7 @@ PLAN = Plan(
         "pipeline.microbatches": "16",
         "pipeline.split": "[7, 9]",
         "pipeline.in_flight": "[3, 1]",
-        "pipeline.kept_back": "[0, 2]",
+        "pipeline.deferred": "[0, 2]",
         "memory.checkpointing": "none",
     },
     ranks=(FIRST, SECOND),
@@ -64,7 +64,7 @@ PLAN = Plan(
             step_s=3.5,
         ),
         OtherPlan(
-            name="meeting rarely",
+            name="syncing rarely",
             chosen={"data_parallel.replicas": "2"},
             step_s=2.8,
             note="costs loss",

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_allocation
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
-from jupyter_mntrain.sources.slurm.teller import Teller
+from jupyter_mntrain.sources.slurm.status_relay import StatusRelay
 from tests.standin.own_job import Slurm
 from tests.waiting import until
 from tests.wording import says
@@ -191,19 +191,19 @@ def test_a_controller_that_does_not_answer_ends_nothing(
 ) -> None:
     begun.runs()
     (begun.folder / "hosts" / "slurm-0").write_text("node2")
-    teller = Teller(source, begun.id, REQUEST, begun.folder)
-    teller.look()
+    relay = StatusRelay(source, begun.id, REQUEST, begun.folder)
+    relay.look()
     before = read_allocation(begun.folder)
     slurm.tells("deaf", "")
     now = begun.look()
     assert now.state == "unknown"
     assert now.problem is not None
     assert now.problem.kind is Kind.NO_SCHEDULER
-    teller.look()
+    relay.look()
     (slurm.folder / "deaf").unlink()
     slurm.tells("steps", "")
     assert begun.look().state == "ending"
-    teller.look()
+    relay.look()
     told = read_allocation(begun.folder)
     assert (told.ending, told.is_canceled, told.comes_back) == (None, False, False)
     assert before != AllocationFile()
@@ -214,11 +214,11 @@ def test_agents_in_a_job_that_is_queued_again_do_not_come_back(
     slurm: Slurm, source: SlurmSource, begun: Begun
 ) -> None:
     begun.runs()
-    teller = Teller(source, begun.id, REQUEST, begun.folder)
-    teller.look()
+    relay = StatusRelay(source, begun.id, REQUEST, begun.folder)
+    relay.look()
     slurm.is_job("COMPLETING")
     slurm.tells("history", "Restarts=1")
-    teller.look()
+    relay.look()
     assert begun.look().grants == 1
     told = read_allocation(begun.folder)
     assert (told.is_canceled, told.comes_back) == (True, False)
@@ -288,7 +288,7 @@ def test_its_script_tells_agents_why_when_everything_is_told_to_end(
     slurm: Slurm, begun: Begun
 ) -> None:
     begun.runs()
-    until((begun.folder / "teller").exists, "what tells why", 60.0)
+    until((begun.folder / "relay").exists, "what tells why", 60.0)
     until(lambda: read_allocation(begun.folder).ends_s is not None, "its first look", 60.0)
     os.killpg(int((slurm.folder / "script").read_text()), signal.SIGTERM)
     until((slurm.folder / "told").exists, "srun is told to end")
@@ -296,7 +296,7 @@ def test_its_script_tells_agents_why_when_everything_is_told_to_end(
     (begun.folder / "ask").touch()
     until(lambda: read_allocation(begun.folder).is_canceled, "they are told why", 60.0)
     begun.ends(0)
-    until(lambda: not (begun.folder / "teller").exists(), "what tells why ends")
+    until(lambda: not (begun.folder / "relay").exists(), "what tells why ends")
     assert not (begun.folder / "secrets").exists()
 
 

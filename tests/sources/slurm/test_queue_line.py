@@ -111,35 +111,35 @@ def test_a_pending_job_holds_nothing_and_says_why() -> None:
 
 
 def test_slots_are_bound_in_order_until_nodes_have_told_where_they_are() -> None:
-    told = allocation_of(line(RUNNING), REQUEST, HeldNodes(allotted=NODES))
+    told = allocation_of(line(RUNNING), REQUEST, HeldNodes(allocated=NODES))
     assert [slot.host for slot in told.slots] == list(NODES)
     assert told.grants == 1
-    other = HeldNodes(hosts={"slurm-0": "node4"}, allotted=NODES)
+    other = HeldNodes(hosts={"slurm-0": "node4"}, allocated=NODES)
     assert allocation_of(line(RUNNING), REQUEST, other).slots[0].host == "node4"
 
 
 @pytest.mark.parametrize("state", ["down*", "mixed*", "down", "fail", "failing", "powering_down"])
 def test_a_node_that_slurm_gave_up_is_down(state: str) -> None:
-    assert states(HeldNodes(allotted=NODES, states={"node3": state})) == ["up", "down", "up"]
+    assert states(HeldNodes(allocated=NODES, states={"node3": state})) == ["up", "down", "up"]
 
 
 @pytest.mark.parametrize("state", ["mixed", "allocated", "draining", "drained", "idle", ""])
 def test_a_node_that_works_is_up(state: str) -> None:
-    assert states(HeldNodes(allotted=NODES, states={"node3": state})) == ["up", "up", "up"]
+    assert states(HeldNodes(allocated=NODES, states={"node3": state})) == ["up", "up", "up"]
 
 
 def test_a_slot_keeps_its_host_when_another_is_taken() -> None:
     hosts = dict(zip(REQUEST.slots, NODES, strict=True))
-    assert states(HeldNodes(hosts=hosts, allotted=("node2", "node4"))) == ["up", "gone", "up"]
+    assert states(HeldNodes(hosts=hosts, allocated=("node2", "node4"))) == ["up", "gone", "up"]
 
 
 def test_a_node_that_is_lost_before_it_has_told_is_known_once_the_others_have() -> None:
     left = ("node2", "node4")
-    assert states(HeldNodes(allotted=left)) == ["waiting", "waiting", "waiting"]
+    assert states(HeldNodes(allocated=left)) == ["waiting", "waiting", "waiting"]
     hosts = {"slurm-0": "node2"}
-    assert states(HeldNodes(hosts=hosts, allotted=left)) == ["up", "waiting", "waiting"]
+    assert states(HeldNodes(hosts=hosts, allocated=left)) == ["up", "waiting", "waiting"]
     hosts = {"slurm-0": "node2", "slurm-2": "node4"}
-    assert states(HeldNodes(hosts=hosts, allotted=left)) == ["up", "gone", "up"]
+    assert states(HeldNodes(hosts=hosts, allocated=left)) == ["up", "gone", "up"]
     assert states(HeldNodes()) == ["waiting", "waiting", "waiting"]
 
 
@@ -187,6 +187,6 @@ def test_every_state_on_the_way_is_ours(state: str, ours: str) -> None:
 
 def test_an_allocation_survives_json() -> None:
     told = allocation_of(
-        line(RUNNING), REQUEST, HeldNodes(allotted=NODES, states={"node3": "down*"})
+        line(RUNNING), REQUEST, HeldNodes(allocated=NODES, states={"node3": "down*"})
     )
     assert msgspec.json.decode(msgspec.json.encode(told), type=type(told)) == told

@@ -1,4 +1,4 @@
-"""Adapters beside weights in 4 bits: resumed exactly, and merged into what these stand for."""
+"""Adapters next to weights in 4 bits: resumed exactly, and merged into what these stand for."""
 
 from __future__ import annotations
 

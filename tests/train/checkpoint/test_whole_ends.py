@@ -1,4 +1,4 @@
-"""Embedding and head trained whole beside adapters: resumed exactly, exported alike, with rows of
+"""Embedding and head trained whole next to adapters: resumed exactly, exported alike, with rows of
 added tokens, and read by peft.
 """
 

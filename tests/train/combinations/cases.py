@@ -59,7 +59,7 @@ class Pair:
         own: whether the model directory has the template, or the recipe names it.
         added: tokens that the recipe adds.
         rows: ``messages`` or ``conversations``.
-        kinds: of conversations beside plain ones.
+        kinds: of conversations next to plain ones.
         every: takes each so many-th of the plain ones, where what stands before them is long.
     """
 

@@ -167,7 +167,7 @@ def test_a_module_that_the_model_lacks_is_one_line() -> None:
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks for it
 @pytest.mark.parametrize("base_in", ["none", "nf4"])
 def test_peft_and_transformers_load_what_is_written(tmp_path: Path, base_in: str) -> None:
-    """Beside weights in 4 bits the adapter was trained beside what these stand for."""
+    """Next to weights in 4 bits the adapter was trained alongside what these stand for."""
     from peft import PeftModel
 
     changes = ("adapters.alpha=12", f"adapters.quantize_base={base_in}")

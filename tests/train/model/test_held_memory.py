@@ -24,7 +24,7 @@ OFFLOAD = "memory.offload_activations=true"
 def lines(
     monkeypatch: pytest.MonkeyPatch, device: str, *others: tuple[str, int], free: int = 1 << 40
 ) -> list[str]:
-    """What rank 0 says, beside ranks of (node, offloaded bytes)."""
+    """What rank 0 says, next to ranks of (node, offloaded bytes)."""
     recipe, _, module, stage = built("model.preset=llama-tiny", OFFLOAD, "train.device=auto")
     stage = msgspec.structs.replace(stage, offloads=device == "cuda", in_flight=2)
     world = World(0, 0, 1, "hal", torch.device(device))
@@ -65,7 +65,7 @@ def test_a_node_without_room_for_what_its_ranks_offload_is_refused(
     assert says('memory.checkpointing = "full"', caught.value.fix)
 
 
-def test_what_replicas_keep_between_meetings_has_a_cause_and_a_fix_of_its_own(
+def test_what_replicas_keep_between_syncs_has_a_cause_and_a_fix_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     apart = ["data_parallel.replicas=2", "data_parallel.sync_every=5"]

@@ -1,4 +1,4 @@
-"""Files of weights held against the config beside them, once and for the whole model."""
+"""Files of weights held against the config next to them, once and for the whole model."""
 
 from __future__ import annotations
 

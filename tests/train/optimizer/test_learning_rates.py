@@ -1,4 +1,4 @@
-"""Learning rates of a whole training, beside those of transformers' schedules."""
+"""Learning rates of a whole training, next to those of transformers' schedules."""
 
 from __future__ import annotations
 

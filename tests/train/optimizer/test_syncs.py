@@ -62,7 +62,7 @@ def test_replicas_meet_after_so_many_steps_and_after_the_last() -> None:
     assert syncs.steps == [3, 6, 7], "once after the last step, whoever asks"
 
 
-def test_a_changed_number_of_steps_moves_the_last_meeting() -> None:
+def test_a_changed_number_of_steps_moves_the_last_sync() -> None:
     for steps, expected in ((8, [3, 6, 8]), (6, [3, 6])):
         syncs = made()
         for step in range(1, steps + 1):
@@ -73,7 +73,7 @@ def test_a_changed_number_of_steps_moves_the_last_meeting() -> None:
         assert syncs.steps == expected
 
 
-def test_a_run_that_ends_between_two_meetings_meets_before_its_model_is_written() -> None:
+def test_a_run_that_ends_between_two_syncs_syncs_before_its_model_is_written() -> None:
     syncs = made()
     for step in range(1, 6):
         syncs.after(step)
@@ -83,7 +83,7 @@ def test_a_run_that_ends_between_two_meetings_meets_before_its_model_is_written(
     assert len(syncs.steps) == 2
 
 
-def test_without_rare_meetings_there_are_none() -> None:
+def test_without_rare_syncs_there_are_none() -> None:
     syncs = made("data_parallel.sync_every=0")
     for step in range(1, 8):
         syncs.after(step)
@@ -109,7 +109,7 @@ def test_a_fragment_that_has_just_met_does_not_meet_again_when_a_run_ends() -> N
     assert syncs.is_over(4)
 
 
-def test_an_average_is_taken_some_steps_later_and_before_the_last_meeting() -> None:
+def test_an_average_is_taken_some_steps_later_and_before_the_last_sync() -> None:
     rarely = ("data_parallel.sync_every=6", "data_parallel.sync_fragments=2")
     syncs = made(*rarely, "data_parallel.sync_delay=2")
     for step in range(1, 8):

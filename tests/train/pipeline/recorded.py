@@ -1,6 +1,6 @@
 """Recorded steps: what the real runtime computes, sends, receives and waits for, on every rank.
 
-With the process group of each message, and whether a receive was posted beside what is computed.
+With the process group of each message, and whether a receive was posted next to what is computed.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class _Awaited:
 
 
 def record_all(words: list[str]) -> None:
-    """Run by each of :data:`RANKS` ranks: writes all cases beside the recipe."""
+    """Run by each of :data:`RANKS` ranks: writes all cases next to the recipe."""
     torch.set_num_threads(1)
     with join_world("cpu", 300.0) as world:
         recorded = {name: _record(recipe, world) for name, recipe in CASES.items()}

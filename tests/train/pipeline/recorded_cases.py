@@ -29,7 +29,7 @@ class Step(msgspec.Struct, frozen=True):
 
     Args:
         batch: messages of the same number are one operation of torch.
-        is_beside: posted on a stream beside that which computes.
+        is_beside: posted on a stream alongside that which computes.
     """
 
     kind: Any

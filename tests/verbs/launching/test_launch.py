@@ -8,14 +8,14 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kind_groups import SILENCES
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.workload.workload import from_cell
 from tests.doctor.faults import FAULTS
 from tests.doctor.healthy import healthy
+from tests.standin.availability import offered
 from tests.standin.cluster import node
 from tests.standin.job_handle import StandInJob
-from tests.standin.lending import lent
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job
 from tests.wording import says, wording
@@ -135,7 +135,7 @@ def test_a_node_that_does_not_answer_is_said_to_be_left_out(do, cluster, recipe,
 
 def test_a_drained_node_is_left_out_or_waited_for(do, cluster, recipe, as_json):
     drained = Problem(kind=Kind.DRAINED, cause="its owner drained it: exam", fix="leave it out")
-    cluster.become(node("wopr", 1), lent(node("hal", 2), Lending(), drained))
+    cluster.become(node("wopr", 1), offered(node("hal", 2), Availability(), drained))
     (left_out,) = as_json(do("launch", "r.toml", "--detach", directory=recipe))["warnings"]
     assert (left_out["node"], left_out["kind"]) == ("hal", "drained")
     assert [one.node for one in cluster.launches[0].participants] == ["wopr"]
@@ -147,8 +147,8 @@ def test_a_drained_node_is_left_out_or_waited_for(do, cluster, recipe, as_json):
     assert {one.node for one in cluster.queued[0].participants} == {"wopr", "hal"}
 
 
-def test_a_rank_has_as_much_memory_as_is_lent(do, cluster, recipe, as_json):
-    cluster.become(lent(node("gpu", 1, gpus=1), Lending(memory_bytes=1 << 28)))
+def test_a_rank_has_as_much_memory_as_is_offered(do, cluster, recipe, as_json):
+    cluster.become(offered(node("gpu", 1, gpus=1), Availability(memory_bytes=1 << 28)))
     (rank,) = as_json(do("launch", "--dry-run", "r.toml", "--member", "gpu:1", directory=recipe))[
         "memory"
     ]

@@ -11,10 +11,10 @@ from rich.console import Console
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.job import Participant
-from jupyter_mntrain.model.records.lending import Lending
+from tests.standin.availability import offered
 from tests.standin.cluster import StandInCluster, node, silent
-from tests.standin.lending import lent
 from tests.standin.screen import Paper
 from tests.wording import says
 
@@ -73,11 +73,13 @@ def test_nodes_shows_what_cards_and_their_driver_can_do(do, width, cluster):
 
 def test_nodes_shows_what_is_lent_and_why_not(do, text, cluster):
     drained = Problem(kind=Kind.DRAINED, cause="its owner drained it: exam", fix="leave it out")
-    some = Lending(hours="Mon-Fri 19:00-07:00", gpus=(0,), memory_bytes=20 << 30)
-    cluster.become(lent(node("muthur", 2, gpus=2), some, drained), lent(node("wopr", 1), Lending()))
+    some = Availability(hours="Mon-Fri 19:00-07:00", gpus=(0,), memory_bytes=20 << 30)
+    cluster.become(
+        offered(node("muthur", 2, gpus=2), some, drained), offered(node("wopr", 1), Availability())
+    )
     shown = text(do("nodes").renderable)
-    assert "lent: GPU 0, 20.0\u00a0GiB each" in shown
-    assert shown.count("lent: Mon-Fri 19:00-07:00") == 1
+    assert "offered: GPU 0, 20.0\u00a0GiB each" in shown
+    assert shown.count("offered: Mon-Fri 19:00-07:00") == 1
     assert says("muthur: its owner drained it: exam. Fix: leave it out.", shown)
 
 

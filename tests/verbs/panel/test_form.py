@@ -10,12 +10,12 @@ from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 from jupyter_mntrain.verbs.panel.panel import Panel
+from tests.standin.availability import offered
 from tests.standin.cluster import StandInCluster, node, silent
-from tests.standin.lending import lent
 from tests.verbs.panel.opened import choose, kinds, open_panel, row, words
 from tests.wording import says
 
@@ -59,7 +59,7 @@ def test_a_node_that_does_not_answer_cannot_be_chosen_and_says_why(here: Path) -
 
 def test_a_drained_node_cannot_be_chosen_except_by_a_job_that_waits(here: Path) -> None:
     drained = Problem(kind=Kind.DRAINED, cause="its owner drained it: exam", fix="leave it out")
-    view = lent(node("b", 2, gpus=1), Lending(), drained)
+    view = offered(node("b", 2, gpus=1), Availability(), drained)
     panel = open_panel(StandInCluster([node("a", 1, gpus=1), view]), here, "small.toml")
     form = panel.form()
     assert (row(form, "b").can_be_used, row(form, "b").state) == (False, "drained")
@@ -74,13 +74,13 @@ def test_a_drained_node_cannot_be_chosen_except_by_a_job_that_waits(here: Path) 
 
 
 def test_gpus_that_are_not_lent_are_no_choice(here: Path) -> None:
-    view = lent(node("a", 1, gpus=2), Lending(gpus=(1,)))
+    view = offered(node("a", 1, gpus=2), Availability(gpus=(1,)))
     panel = open_panel(StandInCluster([view]), here, "small.toml")
     shown = row(panel.form(), "a")
-    assert (shown.gpu_options, shown.gpu_hint) == (("1", "gpu1"), "1 of 1 idle, 1 not lent")
+    assert (shown.gpu_options, shown.gpu_hint) == (("1", "gpu1"), "1 of 1 idle, 1 not offered")
     form = choose(panel, nodes={"a": NodeChoice(gpus="gpu0")})
     assert form.blocked is not None
-    assert says("GPU 0 not lent by its owner", form.blocked.cause)
+    assert says("GPU 0 not offered by its owner", form.blocked.cause)
 
 
 def test_a_node_of_the_last_time_that_is_gone_is_not_forgotten_in_silence(panel: Panel) -> None:

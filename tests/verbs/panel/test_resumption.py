@@ -92,7 +92,7 @@ def test_a_run_that_has_made_its_steps_is_told_so_with_a_button(resuming: Panel)
     assert found is not None
     assert not found.can_start
     assert found.fix is not None
-    # Options of the command line are of no use beside a button.
+    # Options of the command line are of no use next to a button.
     assert "--" not in found.text
     resuming.choices = found.fix.choices
     assert resuming.choices.steps == "800"

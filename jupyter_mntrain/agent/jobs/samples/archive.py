@@ -1,4 +1,4 @@
-"""Archive: a job's samples at several resolutions, beside its journal, and what is read of them."""
+"""Archive: a job's samples at several resolutions, next to its journal, and how it is read."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class Pyramid:
         return self._base.with_name(f"{self._base.name}.{level + 1}")
 
 
-# Archive: a job's samples downsampled, beside its journal, so that no reader needs all lines.
+# Archive: a job's samples downsampled, next to its journal, so that no reader needs all lines.
 
 
 MOST_EVALUATIONS = 4096
@@ -266,7 +266,7 @@ class KeptArchive(Record, frozen=True):
 
 @dataclass(slots=True)
 class RankArchive:
-    """One rank's series, and what it said beside its steps."""
+    """One rank's series, and what it said next to its steps."""
 
     steps: Pyramid
     start: RankStart | None = None

@@ -1,4 +1,4 @@
-"""Samples of a job on this node: the journal, and beside it the archive of all of it."""
+"""Samples of a job on this node: the journal, and next to it the archive of all of it."""
 
 from __future__ import annotations
 

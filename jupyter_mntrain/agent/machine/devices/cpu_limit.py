@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jupyter_mntrain.agent.machine.devices.control_groups import own_groups
-from jupyter_mntrain.model.sources.allotment import read_allotment
+from jupyter_mntrain.model.sources.allocation_limits import read_allocation_limits
 from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 
@@ -24,8 +24,8 @@ def cores(environment: Mapping[str, str] = os.environ) -> float:
         environment: tells what an allocation gives it, which not every site enforces.
     """
     limits = [limit for limit in _limits() if limit is not None]
-    allotted = read_allotment(environment).cpus
-    told = [] if allotted is None else [float(allotted)]
+    granted = read_allocation_limits(environment).cpus
+    told = [] if granted is None else [float(granted)]
     return round(min([float(affine_cpus()), *limits, *told]), 3)
 
 

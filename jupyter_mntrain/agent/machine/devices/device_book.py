@@ -71,7 +71,7 @@ class DeviceBook:
         self._write({**self._measured, _key(new): new})
 
     def keep_achieved(self, measured: DeviceMeasurement, rate: AchievedRate) -> None:
-        """Store beside a measurement what a job achieved; nothing if it is not kept any more."""
+        """Store next to a measurement what a job achieved; nothing if it is not kept any more."""
         old = self._measured.get(_key(measured))
         if old is not None:
             self._write({**self._measured, _key(old): msgspec.structs.replace(old, achieved=rate)})

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import psutil
 
 from jupyter_mntrain.agent.machine.devices.control_groups import own_groups
-from jupyter_mntrain.model.sources.allotment import read_allotment
+from jupyter_mntrain.model.sources.allocation_limits import read_allocation_limits
 from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 
@@ -29,8 +29,8 @@ def usable_memory(environment: Mapping[str, str] = os.environ) -> UsableMemory:
     """
     machine = psutil.virtual_memory()
     limits = [UsableMemory(machine.total, machine.available), *_limits()]
-    if (allotted := read_allotment(environment).memory_bytes) is not None:
-        limits.append(UsableMemory(allotted, allotted))
+    if (granted := read_allocation_limits(environment).memory_bytes) is not None:
+        limits.append(UsableMemory(granted, granted))
     return UsableMemory(*map(min, zip(*limits, strict=True)))
 
 

@@ -25,7 +25,7 @@ class ComingPiece:
         """Whether nobody brings more of them."""
 
     def came(self, count: int) -> None:
-        """So many are there. Never fewer than before: who begins anew brings the same ones."""
+        """So many are there. Never fewer than before: who begins again brings the same ones."""
         self.come = max(self.come, count)
 
     def add(self, part: bytes) -> None:

@@ -159,7 +159,7 @@ class TransferBook:
             return Hashing(reading.done_bytes, reading.total_bytes)
         reading.is_told = True
         if reading.result.exception() is not None:
-            self._readings.pop(key, None)  # the next question begins anew
+            self._readings.pop(key, None)  # the next question begins again
         return Hashing(reading.total_bytes, reading.total_bytes, reading.result.result())
 
     def deposit(self, deposit: Deposit) -> TransferState:
@@ -295,7 +295,7 @@ class TransferBook:
             return TransferState(key, is_checking=True, checked_bytes=transfer.checked_bytes)
         if transfer.preparing is not None:
             if transfer.preparing.exception() is not None:
-                self._transfers.pop(key, None)  # the next deposit begins anew
+                self._transfers.pop(key, None)  # the next deposit begins again
             transfer.preparing.result()
         return TransferState(key, held=_ranges(transfer.arriving.held))
 

@@ -12,7 +12,7 @@ from jupyter_mntrain.model.records.node import Condition
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 
 STARVED_SHARE = 0.7
-"""A measurement is "starved of CPU" if a thread of either end waited for a core longer than this
+"""A measurement is "short of CPU" if a thread of either end waited for a core longer than this
 share of it. Of 200 measurements, this finds 33 of the 51 that read more than 5 % too low, and
 blames 18 of the others; 0.1 blamed all (benchmarks/METHODOLOGY.md)."""
 
@@ -36,7 +36,7 @@ class ConditionWatch:
     def condition(self) -> Condition:
         if self._had_job or self._has_job():
             return "beside a job"
-        return "starved of CPU" if self.waited_share() > STARVED_SHARE else "alone"
+        return "short of CPU" if self.waited_share() > STARVED_SHARE else "alone"
 
     def waited_share(self) -> float:
         """Share of the time in which the thread was ready to run but had no core."""

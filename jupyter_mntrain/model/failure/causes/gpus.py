@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.evidence import GpuHealth
 from jupyter_mntrain.model.records.job import PartStatus
 
 SHARE_OF_OTHERS = 0.05
-"""Another process's share of a GPU's memory from which on it is named beside "out of memory": a
+"""Another process's share of a GPU's memory from which on it is named next to "out of memory": a
 desktop holds 1 to 3 %."""
 
 _BY_A_GPU = SYMPTOMS | {Kind.GPU_ERROR, Kind.GPU_ALLOCATOR, Kind.NCCL, Kind.CRASHED}

@@ -1,4 +1,4 @@
-"""Machine facts: what the doctor reads of a node, beside its inventory."""
+"""Machine facts: what the doctor reads of a node, besides its inventory."""
 
 from __future__ import annotations
 

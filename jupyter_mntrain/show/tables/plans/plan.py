@@ -1,4 +1,4 @@
-"""Plan tables: what a plan predicts, rank by rank, beside other plans, and what would help."""
+"""Plan tables: what a plan predicts, rank by rank, next to other plans, and what would help."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def _words(name: str, value: str) -> str:
             return f"split {_counts(value)}"
         case "pipeline.in_flight":
             return f"in flight {_counts(value)}"
-        case "pipeline.kept_back":
-            return f"put off {_counts(value)}"
+        case "pipeline.deferred":
+            return f"deferred {_counts(value)}"
         case "memory.checkpointing":
             return f"{'no' if value == 'none' else value} recomputation"
         case _:

@@ -16,7 +16,7 @@ LEAST_LEFT_S = 5.0
 """What is over sooner need not be waited for."""
 
 WHAT_WIDTH = 60
-"""Characters that fit beside a rank's name in the picture."""
+"""Characters that fit next to a rank's name in the picture."""
 
 
 def progress_words(progress: RankProgress) -> str:

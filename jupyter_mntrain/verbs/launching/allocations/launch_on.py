@@ -29,7 +29,7 @@ from jupyter_mntrain.verbs.launching.allocations.on_options import (
     nodes_request,
     refuse_with_on,
 )
-from jupyter_mntrain.verbs.launching.allocations.telling import AllocationTeller
+from jupyter_mntrain.verbs.launching.allocations.progress import AllocationProgress
 from jupyter_mntrain.verbs.launching.allocations.words import asked_line
 from jupyter_mntrain.verbs.launching.spec_builder import refuse_unlaunchable
 from jupyter_mntrain.verbs.verb import Outcome
@@ -89,10 +89,10 @@ def on_new_nodes(
     with closing(asked) as nodes, waiting_for(name):
         try:
             context.screen.say(asked_line(title, nodes.allocation))
-            teller = AllocationTeller(context)
+            progress = AllocationProgress(context)
             nodes.wait(
-                lambda change: teller.tell(nodes.allocation, change),
-                lambda: teller.tell_why_it_waits(nodes.allocation),
+                lambda change: progress.tell(nodes.allocation, change),
+                lambda: progress.tell_why_it_waits(nodes.allocation),
                 context.sleep,
             )
             members = getattr(args, "member", None) or [*nodes.request.slots]

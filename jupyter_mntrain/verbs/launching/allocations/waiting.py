@@ -21,7 +21,7 @@ from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
 from jupyter_mntrain.sources.registry import title_of
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.ending import ENDED_WITHIN_S
-from jupyter_mntrain.verbs.launching.allocations.telling import AllocationTeller
+from jupyter_mntrain.verbs.launching.allocations.progress import AllocationProgress
 from jupyter_mntrain.verbs.launching.allocations.words import called, granted_line, waiting_line
 from jupyter_mntrain.verbs.verb import Outcome
 from jupyter_mntrain.verbs.watching.following import DETACHED, TIMED_OUT
@@ -80,7 +80,7 @@ def waited_for(context: Context, args: Namespace, launch: AwaitedLaunch) -> Job 
         context.sleep(seconds)
 
     try:
-        job = launch.wait(AllocationTeller(context).look, sleep)
+        job = launch.wait(AllocationProgress(context).look, sleep)
         return _job_there(context, args, job)
     except KeyboardInterrupt:
         return _left(context, launch, "Detached", DETACHED)

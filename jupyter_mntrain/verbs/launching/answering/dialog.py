@@ -19,7 +19,7 @@ from jupyter_mntrain.show.problems import problem_text
 
 HELP: Final = """\
 /clear            forget the conversation
-/system TEXT      begin anew with this system message; without TEXT, with none
+/system TEXT      begin again with this system message; without TEXT, with none
 /tokens N         answer with at most N new tokens
 /temperature T    0 always picks the likeliest token
 /help             show this
@@ -79,7 +79,7 @@ class Dialog:
             case "/system", text:
                 self.said.clear()
                 self.system = text
-                self.write("The conversation begins anew.\n")
+                self.write("The conversation begins again.\n")
             case "/tokens", text:
                 self._set("tokens", text, f"a whole number from 1 to {MOST_NEW_TOKENS:,}")
             case "/temperature", text:

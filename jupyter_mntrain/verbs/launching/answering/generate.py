@@ -111,7 +111,7 @@ def step_words(job: Job, wanted: WantedStep | None) -> tuple[str, ...]:
 def generating_spec(
     view: JobView, spec: JobSpec, args: Namespace, which: tuple[str, ...] = ()
 ) -> JobSpec:
-    """A job that generates, beside another one; as :func:`spec_beside`.
+    """A job that generates, next to another one; as :func:`spec_beside`.
 
     Args:
         which: checkpoint, from :func:`step_words`.

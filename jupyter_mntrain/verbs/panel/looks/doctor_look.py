@@ -36,12 +36,12 @@ Participants = tuple[Participant, ...]
 Answer = DoctorReport | Problem
 """What was found; a problem if the doctor could not ask."""
 
-Examined = Callable[[Participants], Answer | None]
+CheckedNode = Callable[[Participants], Answer | None]
 """The answer about these participants; ``None`` if it is not known."""
 
 
 class About(NamedTuple):
-    """What an answer depends on, beside the participants.
+    """What an answer depends on, besides the participants.
 
     Args:
         target: key of what is launched.
@@ -73,7 +73,7 @@ class DoctorLook:
         self._answers: list[_Known] = []
         self._has_refused = False
 
-    def about(self, target: str, changed_s: float, choices: Choices) -> Examined:
+    def about(self, target: str, changed_s: float, choices: Choices) -> CheckedNode:
         """Turn to another launch, or the same; what knows the answers about it."""
         no_matter = {name: getattr(Choices(), name) for name in NO_MATTER}
         judged = msgspec.structs.replace(choices, **no_matter)

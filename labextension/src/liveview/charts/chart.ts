@@ -56,7 +56,7 @@ export interface IChart {
   marks?: EventMark[];
   /** Whether the events are named: on the first chart only. */
   namesMarks?: boolean;
-  /** Red text beside the title: the number of NaN or infinite values. */
+  /** Red text next to the title: the number of NaN or infinite values. */
   alarm?: string;
   /** Text shown if there are no lines. */
   note?: string;

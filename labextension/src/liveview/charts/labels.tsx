@@ -21,7 +21,7 @@ export interface ILabelsProps {
 }
 
 interface ILabel {
-  /** The value that it stands beside. */
+  /** The value that it stands next to. */
   at: number;
   name: string;
   line?: ILine;

@@ -10,7 +10,7 @@ import type { ICsv } from './csv';
 import { download } from './download';
 import { picture, pngOf } from './picture';
 
-/** What was done stands beside the button for so long. */
+/** What was done stands next to the button for so long. */
 const SAID_MS = 8000;
 
 export interface IExportProps {

@@ -96,7 +96,7 @@ function moreImportant(a: LaneEvent, b: LaneEvent): LaneEvent {
   return IMPORTANCE.indexOf(b.kind) < IMPORTANCE.indexOf(a.kind) ? b : a;
 }
 
-/** A few words, beside the mark. */
+/** A few words, next to the mark. */
 function label(event: LaneEvent): string {
   const { kind, step, node } = event;
   const words: Record<LaneEvent['kind'], string> = {

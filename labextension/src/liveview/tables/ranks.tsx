@@ -74,7 +74,7 @@ export function RankTable({ job, store }: IViewProps): JSX.Element {
   );
 }
 
-/** What torch's allocator holds beside what is allocated, on a GPU. */
+/** What torch's allocator holds next to what is allocated, on a GPU. */
 function reserved({
   reserved_bytes: size
 }: IRankRows['who']): string | undefined {

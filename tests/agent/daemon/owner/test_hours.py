@@ -1,4 +1,4 @@
-"""Lent hours: when they begin and end, across midnight, week ends and changes of the clock."""
+"""Offered hours: when they begin and end, across midnight, week ends and changes of the clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.agent.membership.lending import Hours
+from jupyter_mntrain.agent.membership.availability import Hours
 from jupyter_mntrain.model.errors import SpecError
 
 MONDAY_S = 1_767_571_200.0
@@ -34,7 +34,7 @@ def at(day: int, hour: float) -> float:
 
 def test_hours_over_midnight_belong_to_the_day_on_which_they_begin() -> None:
     hours = Hours(NIGHTS)
-    assert not hours.is_open(at(0, 6)), "Sunday night is not lent"
+    assert not hours.is_open(at(0, 6)), "Sunday night is not offered"
     assert not hours.is_open(at(0, 14))
     assert hours.opens_at(at(0, 14)) == "19:00"
     assert hours.is_open(at(0, 19))

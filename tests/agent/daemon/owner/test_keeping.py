@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.agent.daemon.owner import Keeping
-from jupyter_mntrain.agent.membership.lending import OwnersWord, lending_file
+from jupyter_mntrain.agent.membership.availability import NodeAvailability, availability_file
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
-from jupyter_mntrain.model.records.lending import Drain, Lending
+from jupyter_mntrain.model.records.availability import Availability, Drain
 from jupyter_mntrain.trust.audit import Audit
 from tests.agent.daemon.owner.test_hours import at, zone
 
@@ -60,11 +60,11 @@ class Job:
 class Night:
     """One node, at a time that the test sets."""
 
-    def __init__(self, state: Path, *jobs: Job, **lending: Any) -> None:
+    def __init__(self, state: Path, *jobs: Job, **availability: Any) -> None:
         self.now_s = at(0, 20)
-        lending_file(state).write(Lending(**lending))
+        availability_file(state).write(Availability(**availability))
         node: Any = SimpleNamespace(
-            owner=OwnersWord(state, lambda: self.now_s),
+            owner=NodeAvailability(state, lambda: self.now_s),
             check_owner=lambda: None,
             jobs=SimpleNamespace(active=lambda: jobs),
             audit=Audit(state / "audit.log"),

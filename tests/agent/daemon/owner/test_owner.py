@@ -14,7 +14,7 @@ from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
-from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.model.records.availability import Availability
 from tests.agent.gang.test_gpu_contention import CARDS, ENDS, HOLDS, leave
 from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until
@@ -37,12 +37,12 @@ def say(agent: LiveAgent, *words: str) -> str:
     return done.stdout
 
 
-def test_only_what_the_agent_can_use_is_lent(new_agent: Callable[..., LiveAgent]) -> None:
+def test_only_what_the_agent_can_use_is_offered(new_agent: Callable[..., LiveAgent]) -> None:
     agent = new_agent(environment={"PYTHONPATH": str(CARDS), "CUDA_VISIBLE_DEVICES": "1"})
-    say(agent, "lend", "--gpus", "1")
+    say(agent, "offer", "--gpus", "1")
     with pytest.raises(AssertionError, match="CUDA_VISIBLE_DEVICES is '1'"):
-        say(agent, "lend", "--gpus", "0,1")
-    until(lambda: agent.info().lending.gpus == (1,))
+        say(agent, "offer", "--gpus", "0,1")
+    until(lambda: agent.info().availability.gpus == (1,))
 
 
 def refused(agent: LiveAgent, *gpus: int, shares: bool = False) -> str:
@@ -64,8 +64,8 @@ def test_a_gpu_that_computes_for_others_is_leased_to_who_named_it(
     agent = new_agent(environment={"PYTHONPATH": str(CARDS), "CARD_PIDS": str(os.getpid())})
     assert refused(agent, 0) == "gpu-taken"
     assert refused(agent, 0, shares=True) == ""
-    say(agent, "lend", "--gpus", "1")
-    assert refused(agent, 0, shares=True) == "not-lent", "to name it is no right to it"
+    say(agent, "offer", "--gpus", "1")
+    assert refused(agent, 0, shares=True) == "not-offered", "to name it is no right to it"
 
 
 def test_a_node_leases_what_is_lent_and_says_so_at_once_and_after_a_restart(
@@ -74,8 +74,8 @@ def test_a_node_leases_what_is_lent_and_says_so_at_once_and_after_a_restart(
     environment = {"PYTHONPATH": str(CARDS)}
     agent = new_agent(environment=environment)
     assert refused(agent, 1) == ""
-    say(agent, "lend", "--gpus", "0", "--memory", "20GiB")
-    assert refused(agent, 1) == "not-lent", "at once: not only after the next beat"
+    say(agent, "offer", "--gpus", "0", "--memory", "20GiB")
+    assert refused(agent, 1) == "not-offered", "at once: not only after the next heartbeat"
     assert refused(agent, 0) == ""
     say(agent, "drain", "--reason", "exam")
     assert refused(agent, 0) == refused(agent) == "drained"
@@ -86,11 +86,11 @@ def test_a_node_leases_what_is_lent_and_says_so_at_once_and_after_a_restart(
     info = agent.info()
     assert info.problem is not None
     assert info.problem.cause.endswith("exam")
-    assert (info.lending.gpus, info.lending.memory_bytes) == ((0,), 20 << 30)
+    assert (info.availability.gpus, info.availability.memory_bytes) == ((0,), 20 << 30)
     say(agent, "resume")
-    say(agent, "lend", "--all")
+    say(agent, "offer", "--all")
     assert refused(agent, 1) == ""
-    until(lambda: agent.info().lending == Lending(), "everything to be lent again")
+    until(lambda: agent.info().availability == Availability(), "everything to be offered again")
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_a_drain_ends_the_running_job_and_the_queued_one_starts_afterwards(tmp_p
     cards = {"PYTHONPATH": str(CARDS)}
     with two_agents("127.98.0", tmp_path, "test", cards) as agents:
         first, second = agents
-        say(second, "lend", "--memory", "20GiB")
+        say(second, "offer", "--memory", "20GiB")
 
         def waits_for(job_id: JobId) -> Kind | None:
             restart = second.record(job_id).restart
@@ -120,6 +120,6 @@ def test_a_drain_ends_the_running_job_and_the_queued_one_starts_afterwards(tmp_p
         say(second, "resume")
         assert second.ended(queued).part.state == "succeeded"
         told = (second.state / "audit.log").read_text()
-        assert [f'"what": "{what}"' in told for what in ("lend", "drain", "resume", "stop")] == [
+        assert [f'"what": "{what}"' in told for what in ("offer", "drain", "resume", "stop")] == [
             True
         ] * 4

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.attempt.metrics_tail import LINES_PER_TURN, MetricsTail
-from jupyter_mntrain.agent.beat import every
+from jupyter_mntrain.agent.heartbeat import every
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model.ids import Rank

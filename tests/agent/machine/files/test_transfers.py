@@ -1,4 +1,4 @@
-"""Transfers on a node: a failure is told once and the next try begins anew; pieces have limits."""
+"""Transfers on a node: a failure is told once and the next try begins again; pieces have limits."""
 
 from __future__ import annotations
 

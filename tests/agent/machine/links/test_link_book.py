@@ -35,7 +35,7 @@ def test_each_receiver_and_interface_is_kept_apart_and_survives_a_restart(tmp_pa
     assert book.measured("eth1")[0].capacity.bytes_per_s == 9e7, "the newest, alone as before"
 
 
-@pytest.mark.parametrize("condition", ["starved of CPU", "beside a job"])
+@pytest.mark.parametrize("condition", ["short of CPU", "beside a job"])
 def test_a_disturbed_measurement_is_a_lower_bound(tmp_path, condition):
     book = LinkBook(tmp_path / "links.json", {})
 

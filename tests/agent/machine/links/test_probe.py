@@ -107,7 +107,7 @@ def test_a_job_that_begins_while_a_link_is_measured_marks_it():
     assert link.capacity.condition == "beside a job"
 
 
-@pytest.mark.parametrize(("waited_s", "condition"), [(0.0, "alone"), (60.0, "starved of CPU")])
+@pytest.mark.parametrize(("waited_s", "condition"), [(0.0, "alone"), (60.0, "short of CPU")])
 def test_a_thread_that_waits_for_a_core_is_starved(tmp_path, monkeypatch, waited_s, condition):
     schedstat = tmp_path / "schedstat"
     schedstat.write_text("10 1000 1\n")

@@ -1,4 +1,5 @@
-"""Turn to measure: one driver's at a time, for as long as it says so, and beside no job unasked."""
+"""Turn to measure: one driver's at a time, for as long as it says so, and next to no job
+unasked."""
 
 from __future__ import annotations
 

@@ -10,14 +10,16 @@ import psutil
 
 from jupyter_mntrain.agent.machine.usage import Span, UsageBook, gaps, part_over, span_of
 from jupyter_mntrain.metrics.node_history import Figure, HistoryGap, HistoryLine, HistoryPart
-from jupyter_mntrain.model.records.node import Beat, InterfaceRate
+from jupyter_mntrain.model.records.node import Heartbeat, InterfaceRate
 from tests.standin.nodes import gpu
 
 MEMORY_BYTES = psutil.virtual_memory().total
 
 
-def beat(time_s: float, cpu: float = 0.25, *, gpus: int = 1, temperature: float = 40.0) -> Beat:
-    return Beat(
+def heartbeat(
+    time_s: float, cpu: float = 0.25, *, gpus: int = 1, temperature: float = 40.0
+) -> Heartbeat:
+    return Heartbeat(
         time_s=time_s,
         interfaces=(rate("eth0", 1000.0), rate("docker0", 5.0), rate("eth1", 0.0)),
         gpus=tuple(
@@ -60,7 +62,7 @@ class Machine:
 
     def live(self, seconds: Iterable[float], **figures: float) -> None:
         for self.now_s in seconds:
-            self.book.take(beat(self.now_s, **figures), {"eth0": (900.0, 1.0)}, {"eth0"})
+            self.book.take(heartbeat(self.now_s, **figures), {"eth0": (900.0, 1.0)}, {"eth0"})
 
     def span(self, last_s: float, points: int) -> Span:
         return span_of(self.now_s - last_s, self.now_s, self.now_s, points)

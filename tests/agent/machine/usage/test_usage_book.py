@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.machine.usage import MOST_PARTS
-from tests.agent.machine.usage.moments import Machine, beat
+from tests.agent.machine.usage.moments import Machine, heartbeat
 
 BEGIN_S = 1_800_000_000
 HOUR_S, DAY_S = 3600, 86_400
@@ -169,7 +169,7 @@ def test_damaged_files_count_as_not_known(machine: Machine, damage: bytes) -> No
 
 
 def test_the_number_of_parts_is_bounded(machine: Machine) -> None:
-    machine.book.take(beat(BEGIN_S, gpus=MOST_PARTS + 10), {}, ())
+    machine.book.take(heartbeat(BEGIN_S, gpus=MOST_PARTS + 10), {}, ())
     machine.book.save()
     assert len(list(machine.book.parts())) == MOST_PARTS
 
@@ -188,7 +188,7 @@ def test_a_card_that_was_removed_a_week_ago_is_forgotten(machine: Machine) -> No
     machine.book.save()
     machine.now_s = BEGIN_S + 8.0 * DAY_S
     machine.restart()
-    machine.book.take(beat(machine.now_s, gpus=0), {}, {"eth0"})
+    machine.book.take(heartbeat(machine.now_s, gpus=0), {}, {"eth0"})
     machine.book.save()
     assert set(machine.parts(60)) == {"node", "eth0"}
     assert not list(machine.directory.glob("gpu*"))

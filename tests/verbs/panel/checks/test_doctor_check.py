@@ -152,7 +152,7 @@ def test_a_node_that_tells_nothing_is_a_warning(panel: Panel, two: StandInCluste
     (check,) = row(examined(panel), "wopr").checks
     assert check.level == "slows"
     assert check.problem is not None
-    assert says("was not examined: did not answer", check.problem.cause)
+    assert says("was not checked: did not answer", check.problem.cause)
 
 
 def test_nobody_is_asked_without_a_chosen_node(panel: Panel) -> None:

@@ -1,4 +1,4 @@
-"""Meeting: whether ranks have connected to each other, by what the kernel lists."""
+"""Connecting: whether ranks have connected to each other, by what the kernel lists."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jupyter_mntrain.agent.warnings.meeting import (
+from jupyter_mntrain.agent.warnings.connecting import (
     INTERVAL_S,
     LEAST_LOOKS,
     PATIENCE_S,
     Address,
     Connection,
-    Meeting,
+    ConnectionWatch,
     connections_of,
     torchrun_below,
 )
@@ -63,7 +63,7 @@ class Node:
             submitted_s=0.0,
         )
         read = self.connections.get
-        self.meeting = Meeting(
+        self.meeting = ConnectionWatch(
             attempt, places[0], log, lambda pid: read(pid, []), clock=lambda: self.now_s
         )
 

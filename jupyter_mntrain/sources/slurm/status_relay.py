@@ -1,8 +1,8 @@
-"""Teller: a program inside an allocation that tells its agents what SLURM knows of it.
+"""Status relay: a program inside an allocation that tells its agents what SLURM knows of it.
 
-``python -m jupyter_mntrain.sources.slurm.teller FOLDER NODES [ID]``, beside the script that starts
-them; without an id the allocation is the job that it runs in. Agents learn by it that a node was
-lost, and why they are told to end: a driver need not be there.
+``python -m jupyter_mntrain.sources.slurm.status_relay FOLDER NODES [ID]``, next to the script that
+starts them; without an id the allocation is the job that it runs in. Agents learn by it that a node
+was lost, and why they are told to end: a driver need not be there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.slots import (
     ASK_FILE,
-    TELLER_FILE,
+    RELAY_FILE,
     AllocationFile,
     told_of,
     write_allocation,
@@ -38,7 +38,7 @@ ASKED_EVERY_S = 0.5
 looking whether one was."""
 
 
-class Teller:
+class StatusRelay:
     """Tells the agents of an allocation whatever is new.
 
     Args:
@@ -89,11 +89,11 @@ def main(words: Sequence[str]) -> NoReturn:
     place = Path(folder)
     request = NodesRequest(NAME, int(nodes), name=place.name.rpartition("-")[0])
     allocation = of[0] if of else os.environ["SLURM_JOB_ID"]
-    teller = Teller(SlurmSource(place.parent), allocation, request, place)
-    (place / TELLER_FILE).touch()
+    relay = StatusRelay(SlurmSource(place.parent), allocation, request, place)
+    (place / RELAY_FILE).touch()
     while True:
-        teller.look()
-        teller.wait()
+        relay.look()
+        relay.wait()
 
 
 if __name__ == "__main__":

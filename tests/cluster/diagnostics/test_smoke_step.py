@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.examination.smoke_step import START_SCRIPT, tried_spec
+from jupyter_mntrain.cluster.diagnostics.smoke_step import START_SCRIPT, tried_spec
 from jupyter_mntrain.doctor.finding import DoctorReport, Finding
 from jupyter_mntrain.model.environment import (
     FIRST_STEP_VARIABLE,
@@ -93,7 +93,7 @@ def test_a_busy_gpu_is_not_a_fault_and_another_refusal_is(near: Cluster, two: li
 def test_one_that_does_not_end_in_time_is_ended_and_deleted(
     near: Cluster, two: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("jupyter_mntrain.cluster.examination.smoke_step.LIMIT_S", 0.1)
+    monkeypatch.setattr("jupyter_mntrain.cluster.diagnostics.smoke_step.LIMIT_S", 0.1)
     found = tried(near)
     assert [(one.level, one.problem and one.problem.kind) for one in found] == [
         ("unknown", Kind.NODE)

@@ -1,4 +1,4 @@
-"""Passing job: one that the driver starts for an answer, and that is gone afterwards."""
+"""Probe job: one that the driver starts for an answer, and that is gone afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ that is canceled: a benchmark, or the doctor's first step."""
 
 
 @contextmanager
-def passing_job(
+def probe_job(
     driver: DriverSession, launcher: AgentLauncher, spec: JobSpec, progress: Progress
 ) -> Iterator[Job]:
     """Start a job. An error, and Ctrl-C, too, ends and deletes it.

@@ -15,7 +15,7 @@ from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.metrics import LinkSample
-from jupyter_mntrain.model.records.node import Beat, InterfaceRate, LinkMeasurement
+from jupyter_mntrain.model.records.node import Heartbeat, InterfaceRate, LinkMeasurement
 from jupyter_mntrain.plan.agent_hosts import listed_interfaces
 
 log = logging.getLogger("mntrain.agent")
@@ -24,8 +24,8 @@ INTERFACES_S = 10.0
 """Interval of looking which interfaces are up and have an address."""
 
 
-class BeatSampler:
-    """Computes counter differences; call :meth:`sample` at every beat."""
+class HeartbeatSampler:
+    """Computes counter differences; call :meth:`sample` at every heartbeat."""
 
     def __init__(self, node: LocalNode) -> None:
         self._node = node
@@ -53,10 +53,10 @@ class BeatSampler:
             if name in previous
         }
         self._sample_links(moved, interval_s)
-        beat = self._beat(moved, counters, interval_s)
+        heartbeat = self._heartbeat(moved, counters, interval_s)
         if not self._node.listeners.is_empty:
-            self._node.listeners.publish(beat)
-        self._node.usage.take(beat, self._own_traffic(), self._listed(now, set(counters)))
+            self._node.listeners.publish(heartbeat)
+        self._node.usage.take(heartbeat, self._own_traffic(), self._listed(now, set(counters)))
 
     def _sample_links(self, moved: Mapping[str, tuple[int, int]], interval_s: float) -> None:
         told = {}
@@ -100,13 +100,13 @@ class BeatSampler:
                 found[pressure.interface] = (sent + more_sent, received + more_received)
         return found
 
-    def _beat(
+    def _heartbeat(
         self,
         moved: Mapping[str, tuple[int, int]],
         counters: Mapping[str, Any],
         interval_s: float,
-    ) -> Beat:
-        return Beat(
+    ) -> Heartbeat:
+        return Heartbeat(
             time_s=time.time(),
             interfaces=tuple(
                 InterfaceRate(

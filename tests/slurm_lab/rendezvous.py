@@ -1,8 +1,7 @@
-"""Meeting: what ranks need to act together, for jobs of which torch is not the subject: importing
-it takes 2 s of a core per rank.
-"""
+"""Rendezvous: what ranks need to act together, for jobs of which torch is not the subject:
+importing it takes 2 s of a core per rank."""
 
-MEETING = """
+RENDEZVOUS = """
 import os, socket, time
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 PLACE = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1

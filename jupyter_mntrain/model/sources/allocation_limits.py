@@ -1,4 +1,4 @@
-"""Allotment: what of its machine an allocation gives to a process, as its environment tells. Pure.
+"""Allocation limits: what an allocation gives to a process, by its environment. Pure.
 
 Only this room knows variables of schedulers. Sources: the manual pages of sbatch and srun of
 SLURM (OUTPUT ENVIRONMENT VARIABLES), and NVIDIA's container toolkit.
@@ -26,7 +26,7 @@ INSTANCE = "MIG-"
 _MIB = 1 << 20
 
 
-class Allotment(Record, frozen=True):
+class AllocationLimits(Record, frozen=True):
     """What is told of an allocation; ``None``: nothing.
 
     Args:
@@ -44,13 +44,13 @@ class Allotment(Record, frozen=True):
     notice_s: float | None = None
 
 
-def read_allotment(environment: Mapping[str, str]) -> Allotment:
+def read_allocation_limits(environment: Mapping[str, str]) -> AllocationLimits:
     """What an environment tells; a value that is not understood tells nothing."""
     cpus = _number(environment, CPUS)
     memory, each = _number(environment, MEMORY), _number(environment, MEMORY_OF_A_CPU)
     if memory is None and cpus is not None and each is not None:
         memory = cpus * each
-    return Allotment(
+    return AllocationLimits(
         cpus=cpus,
         memory_bytes=None if memory is None else memory * _MIB,
         gpus=_visible_devices(environment),

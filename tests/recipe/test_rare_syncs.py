@@ -9,7 +9,7 @@ from jupyter_mntrain.recipe.sections import DataParallelSection
 from tests.recipe.test_memory import built
 
 
-def test_what_is_kept_between_meetings_is_on_the_host() -> None:
+def test_what_is_kept_between_syncs_is_on_the_host() -> None:
     usual, shape, module, stage = built("model.preset=llama-tiny", "model.dtype=bfloat16")
     sections = [
         DataParallelSection(replicas=2),

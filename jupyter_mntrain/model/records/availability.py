@@ -1,4 +1,4 @@
-"""Lending records: what the owner of a machine lends to the cluster."""
+"""Availability records: what the owner of a machine offers to the cluster."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Drain(Record, frozen=True):
     ends_jobs: bool = False
 
 
-class Lending(Record, frozen=True):
-    """What a node lends. By default everything, always.
+class Availability(Record, frozen=True):
+    """What a node offers. By default everything, always.
 
     Args:
         hours: like ``Mon-Fri 19:00-07:00``, in the node's local time; empty = always.
@@ -37,9 +37,9 @@ class Lending(Record, frozen=True):
     memory_bytes: int | None = None
     drain: Drain | None = None
 
-    def lends_gpu(self, index: int) -> bool:
+    def offers_gpu(self, index: int) -> bool:
         return self.gpus is None or index in self.gpus
 
     def memory_of(self, free_bytes: int) -> int:
-        """How much of a GPU's memory is lent."""
+        """How much of a GPU's memory is offered."""
         return free_bytes if self.memory_bytes is None else min(free_bytes, self.memory_bytes)

@@ -1,4 +1,4 @@
-"""Gradients of weights that are put off equal those of autograd to the last bit."""
+"""Gradients of weights that are deferred equal those of autograd to the last bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from jupyter_mntrain.recipe.sections import MemorySection, ModelSection, Recipe
 from jupyter_mntrain.train.model.activations import Offload, keep_less
 from jupyter_mntrain.train.model.decoder import StageModule, materialize, meta_stage, read_config
-from jupyter_mntrain.train.model.putting_off import WeightGradients
+from jupyter_mntrain.train.model.weight_gradients import WeightGradients
 from jupyter_mntrain.train.optimizer.optimizer import FusedBackward
 from tests.train.model.test_offloading import Recorded
 
@@ -40,17 +40,17 @@ def losses(stage: StageModule) -> Iterator[torch.Tensor]:
         yield stage(ids, positions).float().square().mean()
 
 
-def train(stage: StageModule, *, kept_back: int | None = None) -> dict[str, torch.Tensor]:
-    """Gradients of several microbatches, with those of ``kept_back`` put off at once."""
-    given = None if kept_back is None else WeightGradients(stage)
+def train(stage: StageModule, *, deferred: int | None = None) -> dict[str, torch.Tensor]:
+    """Gradients of several microbatches, with those of ``deferred`` deferred at once."""
+    given = None if deferred is None else WeightGradients(stage)
     waiting = []
     if given is not None:
-        given.are_put_off = kept_back != 0
+        given.are_deferred = deferred != 0
     for loss in losses(stage):
         loss.backward()
         if given is not None:
             waiting.append(given.build())
-            if len(waiting) > (kept_back or 0):
+            if len(waiting) > (deferred or 0):
                 waiting.pop(0)()
     for compute in waiting:
         compute()
@@ -63,20 +63,20 @@ def refuse_difference(found: dict[str, torch.Tensor], wanted: dict[str, torch.Te
     assert all(found[name].dtype == one.dtype for name, one in wanted.items())
 
 
-@pytest.mark.parametrize("kept_back", [0, 1, MICROBATCHES])
+@pytest.mark.parametrize("deferred", [0, 1, MICROBATCHES])
 @pytest.mark.parametrize("checkpointing", ["none", "full", "selective"])
-def test_they_are_equal_however_many_are_put_off(kept_back: int, checkpointing: str) -> None:
+def test_they_are_equal_however_many_are_put_off(deferred: int, checkpointing: str) -> None:
     # Its projections have biases, and its embedding is tied.
     wanted = train(decoder("qwen2", checkpointing=checkpointing))
     refuse_difference(
-        train(decoder("qwen2", checkpointing=checkpointing), kept_back=kept_back), wanted
+        train(decoder("qwen2", checkpointing=checkpointing), deferred=deferred), wanted
     )
 
 
 def test_until_they_are_computed_weights_of_linear_layers_have_none() -> None:
     stage = decoder("llama")
     given = WeightGradients(stage)
-    given.are_put_off = True
+    given.are_deferred = True
     next(losses(stage)).backward()
     linear = {
         f"{name}.weight" for name, one in stage.causal.named_modules() if type(one) is nn.Linear
@@ -91,17 +91,17 @@ def test_until_they_are_computed_weights_of_linear_layers_have_none() -> None:
 def test_what_is_offloaded_is_fetched_once() -> None:
     wanted, stage, copies = train(decoder("llama")), decoder("llama"), Recorded()
     stage.keeping = Offload(stage.weights().values(), copies, layers=LAYERS, smallest_bytes=0)
-    refuse_difference(train(stage, kept_back=1), wanted)
+    refuse_difference(train(stage, deferred=1), wanted)
     assert copies.here == 0
 
 
 @pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="torch is older than 2.10")
 def test_sums_in_float32_of_bfloat16_gradients() -> None:
-    def sums(kept_back: int | None) -> dict[str, torch.Tensor]:
+    def sums(deferred: int | None) -> dict[str, torch.Tensor]:
         stage = decoder("llama", torch.bfloat16)
         for one in stage.weights().values():
             one.grad_dtype = torch.float32
-        return train(stage, kept_back=kept_back)
+        return train(stage, deferred=deferred)
 
     wanted = sums(None)
     assert {one.dtype for one in wanted.values()} == {torch.float32}
@@ -118,14 +118,14 @@ def test_a_fused_update_waits_until_a_weight_has_all_of_them() -> None:
         updated[name] = gradient.clone()
 
     FusedBackward(stage.weights(), MICROBATCHES, update)
-    train(stage, kept_back=2)
+    train(stage, deferred=2)
     refuse_difference(updated, train(decoder("llama")))
 
 
 def test_a_forward_pass_without_gradients_keeps_nothing() -> None:
     stage = decoder("llama")
     given = WeightGradients(stage)
-    given.are_put_off = True
+    given.are_deferred = True
     with torch.no_grad():
         assert not any(loss.requires_grad for loss in losses(stage))
     given.build()()

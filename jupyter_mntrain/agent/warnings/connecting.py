@@ -1,4 +1,4 @@
-"""Meeting: looks whether ranks have connected to each other, for scripts that do not report it.
+"""Connecting: looks whether ranks have connected to each other, for scripts that do not report it.
 
 Ranks that form a process group connect to the rendezvous store, and most to each other. The kernel
 lists these connections, so the script need not cooperate.
@@ -23,8 +23,8 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import RankJoined
 from jupyter_mntrain.model.records.job import Attempt, Placement, RankStatus
 
-INTERVAL_S = tunables.seconds("failure.meeting_interval_s")
-LEAST_LOOKS = tunables.count("failure.meeting_looks")
+INTERVAL_S = tunables.seconds("failure.connect_interval_s")
+LEAST_LOOKS = tunables.count("failure.connect_looks")
 PATIENCE_S = 300.0
 """Before its end, a rank without any connection is judged after this: it may load data first."""
 
@@ -89,7 +89,7 @@ def registered_in(log: Path) -> int:
     return max(map(int, found), default=0)
 
 
-class Meeting:
+class ConnectionWatch:
     """Watches the ranks of one attempt on one node, until each has met another.
 
     Args:

@@ -1,4 +1,4 @@
-/** What a node's owner lends: hours, GPUs, memory of each. */
+/** What a node's owner offers: hours, GPUs, memory of each. */
 
 import * as React from 'react';
 
@@ -6,8 +6,8 @@ import * as formats from '../formats';
 import type { Gpu, NodeEntry } from '../schema';
 import { trans } from '../trans';
 
-/** One line for each limit; nothing if everything is lent, always. */
-export function LentLines({ node }: { node: NodeEntry }): JSX.Element {
+/** One line for each limit; nothing if everything is offered, always. */
+export function AvailabilityLines({ node }: { node: NodeEntry }): JSX.Element {
   return (
     <>
       {lentLines(node).map(line => (
@@ -20,28 +20,28 @@ export function LentLines({ node }: { node: NodeEntry }): JSX.Element {
 }
 
 function lentLines(node: NodeEntry): string[] {
-  const { hours, gpus, memory_bytes: memory } = node.view.info?.lending ?? {};
+  const { hours, gpus, memory_bytes: memory } = node.view.info?.availability ?? {};
   const lines: string[] = [];
   if (gpus || typeof memory === 'number') {
     const none = gpus?.length === 0;
     const names = gpus
       ? trans._n('GPU %2', 'GPUs %2', gpus.length, gpus.join(', '))
       : trans.__('all GPUs');
-    const lent = none ? trans.__('no GPU') : names;
+    const offered = none ? trans.__('no GPU') : names;
     lines.push(
       typeof memory === 'number'
-        ? trans.__('Lent: %1, %2 of each', lent, formats.memory(memory))
-        : trans.__('Lent: %1', lent)
+        ? trans.__('Offered: %1, %2 of each', offered, formats.memory(memory))
+        : trans.__('Offered: %1', offered)
     );
   }
   if (hours) {
-    lines.push(trans.__('Lent: %1, by its clock', hours));
+    lines.push(trans.__('Offered: %1, by its clock', hours));
   }
   return lines;
 }
 
-/** Whether the owner lends a GPU. */
-export function isLent(node: NodeEntry, gpu: Gpu): boolean {
-  const gpus = node.view.info?.lending?.gpus;
+/** Whether the owner offers a GPU. */
+export function isOffered(node: NodeEntry, gpu: Gpu): boolean {
+  const gpus = node.view.info?.availability?.gpus;
   return !gpus || gpus.includes(gpu.index);
 }

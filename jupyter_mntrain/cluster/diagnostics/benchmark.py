@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.passing_job import delete_job, passing_job
+from jupyter_mntrain.cluster.diagnostics.probe_job import delete_job, probe_job
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.session import DriverSession
@@ -74,7 +74,7 @@ class ClusterBenchmark:
         spec = with_values(spec, os.environ)
         launcher = self._driver.launcher(submitted_by)
         launcher.is_checked = is_checked
-        with passing_job(self._driver, launcher, spec, progress) as job:
+        with probe_job(self._driver, launcher, spec, progress) as job:
             view = job.wait(progress=progress)
             lines = read_lines(job)
         placements = view.attempt.placements

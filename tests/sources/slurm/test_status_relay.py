@@ -1,4 +1,4 @@
-"""Teller: what the agents of an allocation are told of its end."""
+"""StatusRelay: what the agents of an allocation are told of its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_allocation
-from jupyter_mntrain.sources.slurm.teller import Teller
+from jupyter_mntrain.sources.slurm.status_relay import StatusRelay
 
 
 class Told:
@@ -41,16 +41,16 @@ def test_what_ends_an_allocation_from_outside_is_told_to_its_agents(
     end: Allocation, told: AllocationFile, tmp_path: Path
 ) -> None:
     source: Any = Told(allocation("running"), end)
-    teller = Teller(source, "7", NodesRequest("slurm", 1), tmp_path)
-    teller.look()
-    teller.look()
+    relay = StatusRelay(source, "7", NodesRequest("slurm", 1), tmp_path)
+    relay.look()
+    relay.look()
     assert read_allocation(tmp_path) == told
 
 
 @pytest.mark.parametrize("grants", [1, 2])
 def test_a_step_that_is_not_listed_is_nothing_to_tell(grants: int, tmp_path: Path) -> None:
     source: Any = Told(allocation("running"), allocation("ending", grants=grants))
-    teller = Teller(source, "7/train-0a1b2c3d", NodesRequest("slurm", 1), tmp_path)
-    teller.look()
-    teller.look()
+    relay = StatusRelay(source, "7/train-0a1b2c3d", NodesRequest("slurm", 1), tmp_path)
+    relay.look()
+    relay.look()
     assert read_allocation(tmp_path) == AllocationFile()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.preflight import before_launch, examiner
+from jupyter_mntrain.cluster.preflight import before_launch, prober
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model.errors import DoctorRefusedError, NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -195,7 +195,7 @@ def test_a_node_that_does_not_tell_in_time_is_not_judged_and_said(
     agents[1].faults["facts"].append(Hang())
     (note,) = launched(open_cluster, agents)
     assert (note.kind, note.node) == (Kind.SLOW_TO_ANSWER, "node2")
-    assert says("was not examined: did not answer the doctor within 1 s", note.cause)
+    assert says("was not checked: did not answer the doctor within 1 s", note.cause)
     assert says("mntrain doctor node2", note.fix)
 
 
@@ -256,7 +256,7 @@ def test_ways_are_tried_again_once_they_may_have_changed(
             elsewhere.do(agent.finish, job.id, 1)
         wait_for(lambda: job.view().state == "failed")
     else:
-        monkeypatch.setattr(examiner, "KEPT_S", 0.0)
+        monkeypatch.setattr(prober, "KEPT_S", 0.0)
     cluster.launch(spec())
     assert [agent.count("paths") for agent in agents] == [6, 6]
 

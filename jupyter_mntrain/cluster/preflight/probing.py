@@ -1,4 +1,4 @@
-"""Examiner: asks nodes what they know, tries the paths between them, and judges both."""
+"""Prober: asks nodes what they know, tries the paths between them, and judges both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.doctor.check import Examined
+from jupyter_mntrain.doctor.check import CheckedNode
 from jupyter_mntrain.doctor.every import OF_WAYS
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
@@ -49,7 +49,7 @@ async def ask_facts(
     question: MachineQuestion,
     clock: Clock,
     participant: Participant | None = None,
-) -> Examined:
+) -> CheckedNode:
     """Ask one agent; an older one does not know the question.
 
     Raises:
@@ -60,10 +60,10 @@ async def ask_facts(
         facts = await client.machine_facts(question)
     except MntrainError as error:
         if error.problem.kind is Kind.NO_SUCH_ROUTE:
-            return Examined(info=info, participant=participant)
+            return CheckedNode(info=info, participant=participant)
         raise
     ended_s = clock.time()
-    return Examined(
+    return CheckedNode(
         info=info,
         facts=facts,
         # It reads its clock as the last thing except for what it sends.
@@ -74,8 +74,8 @@ async def ask_facts(
 
 
 async def _with_loaded(
-    client: AgentClient, found: Examined, question: MachineQuestion, clock: Clock
-) -> Examined:
+    client: AgentClient, found: CheckedNode, question: MachineQuestion, clock: Clock
+) -> CheckedNode:
     """The same with what the node's interpreter loads, if that is waited for: of a node that has
     just joined nobody knows it yet, and importing torch takes as long as the machine is busy.
 
@@ -95,7 +95,7 @@ async def _with_loaded(
     return msgspec.structs.replace(found, facts=facts)
 
 
-# Path trials: has every node try the ways to all others at once, while those listen.
+# Path trials: has every node try the paths to all others at once, while those listen.
 
 
 USUAL_PORTS = (29400, 29500)
@@ -217,9 +217,9 @@ class PathTrials:
         )
 
 
-# Examiner: asks nodes what they know, all at once, tries the paths between them, and judges both.
+# Prober: asks nodes what they know, all at once, tries the paths between them, and judges both.
 #
-# :class:`~jupyter_mntrain.cluster.examination.doctor.ClusterDoctor` takes all of its steps when
+# :class:`~jupyter_mntrain.cluster.diagnostics.doctor.ClusterDoctor` takes all of its steps when
 # somebody asks; a launch takes the first one while it asks the nodes for itself.
 
 
@@ -251,7 +251,7 @@ class ToldByNodes(NamedTuple):
     """
 
     asked: tuple[AskedNode, ...]
-    nodes: tuple[Examined, ...]
+    nodes: tuple[CheckedNode, ...]
     silent: dict[str, Problem]
 
     def with_infos(self, infos: Sequence[NodeInfo]) -> ToldByNodes:
@@ -265,13 +265,13 @@ class ToldByNodes(NamedTuple):
 
     @property
     def able(self) -> list[AskedNode]:
-        """Those that can try ways, as they are; an older agent cannot."""
+        """Those that can try paths, as they are; an older agent cannot."""
         both = zip(self.asked, self.nodes, strict=True)
         return [one._replace(info=node.info) for one, node in both if node.facts is not None]
 
 
 @dataclass(frozen=True)
-class Examiner:
+class Prober:
     """Examines nodes for a job, or for any that may run there.
 
     Args:
@@ -295,7 +295,7 @@ class Examiner:
         """Ask all nodes at once."""
         count = Count(progress, "examining the nodes", len(wanted))
 
-        async def ask(one: AskedNode) -> Examined | Problem:
+        async def ask(one: AskedNode) -> CheckedNode | Problem:
             try:
                 own = question
                 if question.looks_up_names:
@@ -313,12 +313,12 @@ class Examiner:
 
         found = list(zip(wanted, await asyncio.gather(*map(ask, wanted)), strict=True))
         return ToldByNodes(
-            tuple(one for one, answer in found if isinstance(answer, Examined)),
-            tuple(answer for _, answer in found if isinstance(answer, Examined)),
+            tuple(one for one, answer in found if isinstance(answer, CheckedNode)),
+            tuple(answer for _, answer in found if isinstance(answer, CheckedNode)),
             {one.info.name: answer for one, answer in found if isinstance(answer, Problem)},
         )
 
-    async def _ask(self, one: AskedNode, question: MachineQuestion) -> Examined:
+    async def _ask(self, one: AskedNode, question: MachineQuestion) -> CheckedNode:
         if one.client is None:
             raise NodeError("is not connected", kind=Kind.SILENT)
         info = one.info if one.is_fresh else await one.client.node_info()
@@ -327,7 +327,7 @@ class Examiner:
         given = self.spec.environment if self.spec else {}
         return msgspec.structs.replace(found, given=given)
 
-    async def try_ways(self, nodes: Sequence[AskedNode]) -> PathsFound:
+    async def try_paths(self, nodes: Sequence[AskedNode]) -> PathsFound:
         """The paths between nodes, as they are known to be.
 
         Raises:
@@ -353,12 +353,12 @@ def _others(wanted: Sequence[AskedNode], own: AskedNode) -> list[str]:
     ]
 
 
-# Tried ways: those between nodes that were found well a short while ago, for the next launch.
+# Cached paths: those between nodes that were found well a short while ago, for the next launch.
 
 
 KEPT_S = 60.0
-"""Ways between nodes that were well are not tried again for so long, if no agent was started anew,
-no card has changed and no job failed."""
+"""Paths between nodes that were well are not tried again for so long, if no agent was started
+again, no card has changed and no job failed."""
 
 
 class NodeAsTried(NamedTuple):
@@ -395,8 +395,8 @@ class _Tried(NamedTuple):
     """That jobs had had."""
 
 
-class KnownWays(NamedTuple):
-    """Ways that need not be tried again.
+class KnownPaths(NamedTuple):
+    """Paths that need not be tried again.
 
     Args:
         age_s: of the one that was tried first.
@@ -433,7 +433,7 @@ class CachedPaths:
         is_well = all(one.level == "passed" for one in findings if one.check in OF_WAYS)
         found = {(one.node, one.peer, _ends_of(one)): one for one in paths.trials}
         kept = {way: one for way, one in self._tried.items() if now_s - one.at_s < KEPT_S}
-        for way in _ways(nodes):
+        for way in _paths_between(nodes):
             trial = found.get((way.sender.name, way.receiver.name, way.ends))
             kept.pop(way, None)
             if is_well and trial is not None and _works(trial):
@@ -446,7 +446,7 @@ class CachedPaths:
         nodes: Sequence[AskedNode],
         ports: Iterable[int],
         jobs: Mapping[JobId, JobView],
-    ) -> KnownWays | None:
+    ) -> KnownPaths | None:
         """What is known of all paths between some nodes; ``None`` if one has to be tried, or a job
         has failed since: that may have been the network.
 
@@ -454,9 +454,9 @@ class CachedPaths:
             ports: that have to be open besides.
             jobs: that are known now.
         """
-        ways, kept = _ways(nodes), self._tried
-        tried = [kept[way] for way in ways if way in kept]
-        if not ways or len(tried) < len(ways):
+        paths, kept = _paths_between(nodes), self._tried
+        tried = [kept[way] for way in paths if way in kept]
+        if not paths or len(tried) < len(paths):
             return None
         age_s = self._clock.monotonic() - min(one.at_s for one in tried)
         wanted_ports, troubles = frozenset(ports), _troubles(jobs)
@@ -466,7 +466,7 @@ class CachedPaths:
         ):
             return None
         ranges = {one.trial.peer: one.range for one in tried if one.range is not None}
-        return KnownWays(PathsFound(tuple(one.trial for one in tried), ranges=ranges), age_s)
+        return KnownPaths(PathsFound(tuple(one.trial for one in tried), ranges=ranges), age_s)
 
 
 def as_tried(nodes: Iterable[AskedNode]) -> frozenset[NodeAsTried]:
@@ -474,7 +474,7 @@ def as_tried(nodes: Iterable[AskedNode]) -> frozenset[NodeAsTried]:
     return frozenset(NodeAsTried.of(one.info) for one in nodes)
 
 
-def _ways(nodes: Sequence[AskedNode]) -> list[_Way]:
+def _paths_between(nodes: Sequence[AskedNode]) -> list[_Way]:
     infos = [one.info for one in nodes]
     known = [NodeAsTried.of(one) for one in infos]
     return [

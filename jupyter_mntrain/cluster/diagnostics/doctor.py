@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
-from jupyter_mntrain.cluster.preflight.examiner import AskedNode, Examiner, ToldByNodes
 from jupyter_mntrain.cluster.preflight.pending_job import find_script, pending_job, question_of
+from jupyter_mntrain.cluster.preflight.probing import AskedNode, Prober, ToldByNodes
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
@@ -69,7 +69,7 @@ class ClusterDoctor:
         self._driver.refuse_read_only()
         participants = spec.participants if spec else participants
         names = [one.node for one in participants] or nodes
-        self._search.settle(names, progress)
+        self._search.wait_until_known(names, progress)
         self._search.refuse_awaited(names)
         begun_s = self._clock.time()
         wanted, silent = self._chosen(names, participants)
@@ -86,8 +86,8 @@ class ClusterDoctor:
             looks_up_names=not is_quick and asked.looks_up_names,
             patience_s=None if is_quick else LOADED_S,
         )
-        examiner = Examiner(self._clock, spec, is_loaded=not is_quick)
-        looking = self._look(examiner, wanted, asked, spec, progress)
+        prober = Prober(self._clock, spec, is_loaded=not is_quick)
+        looking = self._look(prober, wanted, asked, spec, progress)
         told, paths, refused = self._driver.loop.run(looking)
         own = {one.info.node_id for one in wanted}
         others = tuple(one for one in self._search.usable() if one.node_id not in own)
@@ -134,7 +134,7 @@ class ClusterDoctor:
 
     async def _look(
         self,
-        examiner: Examiner,
+        prober: Prober,
         wanted: Sequence[AskedNode],
         question: MachineQuestion,
         spec: JobSpec | None,
@@ -142,10 +142,10 @@ class ClusterDoctor:
     ) -> tuple[ToldByNodes, PathsFound, Problem | None]:
         """What the nodes tell, the paths between them, and why a launch would refuse the job."""
         told, refused = await asyncio.gather(
-            examiner.ask(wanted, question, progress), self._refused(spec)
+            prober.ask(wanted, question, progress), self._refused(spec)
         )
         progress.report("trying the network", 0, None)
-        return told, await examiner.try_ways(told.able), refused
+        return told, await prober.try_paths(told.able), refused
 
     async def _refused(self, spec: JobSpec | None) -> Problem | None:
         """Why a launch would refuse the job, whatever the nodes are like; ``None`` if it is not."""

@@ -1,4 +1,4 @@
-"""Telling: says what a person waits for in an allocation, whenever that changes."""
+"""Progress: says what a person waits for in an allocation, whenever that changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.allocations.words import granted_line, waiting_line
 
 
-class AllocationTeller:
+class AllocationProgress:
     """Says what is new of one allocation, and why it waits."""
 
     def __init__(self, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Putting off: computes the gradients of linear layers' weights later than the rest.
+"""Weight gradients: computes the gradients of linear layers' weights later than the rest.
 
 A backward pass sends the gradient of its stage's input to the stage before, which waits for it; for
 the gradients of weights, nobody waits. torch can split any backward pass, but walks the graph twice
@@ -34,11 +34,11 @@ class WeightGradients:
             once in a forward pass.
 
     Attributes:
-        are_put_off: otherwise autograd computes them with all others. Set between two steps.
+        are_deferred: otherwise autograd computes them with all others. Set between two steps.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.are_put_off = False
+        self.are_deferred = False
         self._waiting: list[_Factors] = []
         for layer in module.modules():
             if isinstance(layer, nn.Linear) and layer.weight.requires_grad:
@@ -54,7 +54,7 @@ class WeightGradients:
         self._waiting.append(_Factors(layer, given, gradient))
 
     def _forward(self, layer: nn.Linear, given: torch.Tensor) -> torch.Tensor:
-        if not (self.are_put_off and torch.is_grad_enabled() and given.requires_grad):
+        if not (self.are_deferred and torch.is_grad_enabled() and given.requires_grad):
             return linear(given, layer.weight, layer.bias)
         # Detached: autograd would call the weight's hooks, without a gradient.
         arguments = (given, layer.weight.detach(), layer.bias, layer, self)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.passing_job import delete_job, passing_job
+from jupyter_mntrain.cluster.diagnostics.probe_job import delete_job, probe_job
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.preflight.pending_job import pending_job
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
-from jupyter_mntrain.doctor.check import Case, Examined
+from jupyter_mntrain.doctor.check import Case, CheckedNode
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.finding import ORDER, DoctorReport
 from jupyter_mntrain.doctor.workload.smoke_step import SmokeStep
@@ -92,7 +92,7 @@ class ClusterTrial:
             trial = self._try(tried, trial, submitted_by, progress)
         else:
             trial = msgspec.structs.replace(trial, untold=untold)
-        case = Case(nodes=tuple(Examined(info=info) for info in infos), trial=trial)
+        case = Case(nodes=tuple(CheckedNode(info=info) for info in infos), trial=trial)
         findings = (*report.findings, *examine(case, [SmokeStep()]))
         return msgspec.structs.replace(
             report,
@@ -127,7 +127,7 @@ class ClusterTrial:
         launcher.is_checked = False  # the doctor has looked already
         progress.report("starting the job for a first step", 0, None)
         try:
-            with passing_job(self._driver, launcher, spec, progress) as job:
+            with probe_job(self._driver, launcher, spec, progress) as job:
                 view = job.wait(LIMIT_S, progress=progress)
                 ranks = tuple(_ranks(job))
                 delete_job(job)

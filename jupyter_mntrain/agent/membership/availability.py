@@ -1,4 +1,4 @@
-"""Lending: what the owner of a machine lends, and when; kept in the node's state directory."""
+"""Availability: what a machine's owner offers, and when; kept in its state directory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import agreeing, numbered
-from jupyter_mntrain.model.records.lending import Drain, Lending
+from jupyter_mntrain.model.records.availability import Availability, Drain
 from jupyter_mntrain.trust.shared_file import SharedFile
 
-# Lent hours: the times of the week at which a machine is lent. Pure; in its local time.
+# Offered hours: the times of the week at which a machine is offered. Pure; in its local time.
 
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -31,7 +31,7 @@ _TIMES = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", re.ASCII)
 
 
 class Hours:
-    """The times of the week at which a machine is lent.
+    """The times of the week at which a machine is offered.
 
     Args:
         text: parts like ``Mon-Fri 19:00-07:00``, separated by commas; without days, every day. A
@@ -47,7 +47,8 @@ class Hours:
             for minute in range(begin, end):
                 week[minute % WEEK_MIN] = 1
         self._weeks = bytes(week * 2)
-        """For each minute of two weeks, whether it is lent: what lies ahead needs no wrapping."""
+        """For each minute of two weeks, whether it is offered: what lies ahead needs no
+        wrapping."""
 
     def is_open(self, now_s: float) -> bool:
         return bool(self._weeks[_now(now_s)])
@@ -148,13 +149,13 @@ def _bad(cause: str) -> SpecError:
     return SpecError(cause, fix=f"write the hours like {FORM}, in this machine's local time")
 
 
-# Owner's word: what is lent, kept in the node's state directory, and what it refuses now.
+# Owner's word: what is offered, kept in the node's state directory, and what it refuses now.
 #
 # Only the machine's user changes it, on the machine: ``mntrain agent drain`` and the like write the
 # file, and the running agent reads it again when it has changed. No request can.
 
 
-FILE = "lending.json"
+FILE = "availability.json"
 OWNER = "a user of this machine"
 """For the audit log: who may change it."""
 
@@ -162,28 +163,30 @@ DAY_S = 86_400.0
 WAIT = "leave it out, or queue the job with --queue: it starts when the node takes jobs again"
 
 
-def lending_file(state: Path) -> SharedFile[Lending]:
-    return SharedFile(state / FILE, Lending, what="what this machine lends")
+def availability_file(state: Path) -> SharedFile[Availability]:
+    return SharedFile(state / FILE, Availability, what="what this machine offers")
 
 
-def read_lending(file: SharedFile[Lending]) -> Lending:
-    """Read what is lent.
+def read_availability(file: SharedFile[Availability]) -> Availability:
+    """Read what is offered.
 
     Raises:
         SpecError: the file is damaged, or cannot be read.
     """
     try:
-        lending = file.read()
-        if lending.hours:
-            Hours(lending.hours)
+        availability = file.read()
+        if availability.hours:
+            Hours(availability.hours)
     except SpecError as error:
-        fix = "correct the file on that machine, or lend everything again: mntrain agent lend --all"
+        fix = (
+            "correct the file on that machine, or offer everything again: mntrain agent offer --all"
+        )
         raise SpecError(error.cause, fix=fix) from error
-    return lending
+    return availability
 
 
-class OwnersWord:
-    """What the owner lends, as of the last :meth:`look`.
+class NodeAvailability:
+    """What the owner offers, as of the last :meth:`look`.
 
     Args:
         state: the node's state directory.
@@ -191,11 +194,11 @@ class OwnersWord:
     """
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
-        self._file = lending_file(state)
+        self._file = availability_file(state)
         self._clock = clock
         self._seen: tuple[int, ...] | None = None
         self._damage: Problem | None = None
-        self._said = Lending()
+        self._said = Availability()
         self.hours: Hours | None = None
         self.look()
 
@@ -210,57 +213,57 @@ class OwnersWord:
             return
         self._seen = seen
         try:
-            self._said = read_lending(self._file)
+            self._said = read_availability(self._file)
             self.hours = Hours(self._said.hours) if self._said.hours else None
             self._damage = None
         except SpecError as error:
-            # It may have held less than everything, so nothing is lent until it can be read.
-            self._damage = msgspec.structs.replace(error.problem, kind=Kind.NOT_LENT)
+            # It may have held less than everything, so nothing is offered until it can be read.
+            self._damage = msgspec.structs.replace(error.problem, kind=Kind.NOT_OFFERED)
 
     @property
-    def lending(self) -> Lending:
-        """What is lent; a drain that is over is left out."""
+    def availability(self) -> Availability:
+        """What is offered; a drain that is over is left out."""
         return current(self._said, self._clock())
 
     @property
     def refusal(self) -> Problem | None:
         """Why the node takes no new job now."""
-        drain, now_s = self.lending.drain, self._clock()
+        drain, now_s = self.availability.drain, self._clock()
         if self._damage is not None:
             return self._damage
         if drain is not None:
             return Problem(kind=Kind.DRAINED, cause=drained(drain, now_s), fix=WAIT)
         if self.hours is not None and not self.hours.is_open(now_s):
             now = clock_text(minute_of_week(time.localtime(now_s)))
-            cause = f"its owner lends it from {self.hours.opens_at(now_s)}; it is {now} there"
+            cause = f"its owner offers it from {self.hours.opens_at(now_s)}; it is {now} there"
             return Problem(kind=Kind.OUT_OF_HOURS, cause=cause, fix=WAIT)
         return None
 
     def refuse_gpus(self, gpus: Sequence[int], node: str) -> None:
-        """Refuse GPUs that are not lent.
+        """Refuse GPUs that are not offered.
 
         Raises:
             RefusedError: one of them is not.
         """
-        lending = self._said
-        kept = [index for index in gpus if not lending.lends_gpu(index)]
+        availability = self._said
+        kept = [index for index in gpus if not availability.offers_gpu(index)]
         if kept:
-            lent = numbered("GPU", lending.gpus) if lending.gpus else "none"
+            offered = numbered("GPU", availability.gpus) if availability.gpus else "none"
             raise RefusedError(
-                f"{numbered('GPU', kept)} {agreeing(kept, 'is', 'are')} not lent by its owner "
-                f"(lent: {lent})",
-                kind=Kind.NOT_LENT,
-                fix="choose from the GPUs that 'nodes' lists as lent",
+                f"{numbered('GPU', kept)} {agreeing(kept, 'is', 'are')} not offered by its owner "
+                f"(offered: {offered})",
+                kind=Kind.NOT_OFFERED,
+                fix="choose from the GPUs that 'nodes' lists as offered",
                 node=node,
             )
 
 
-def current(lending: Lending, now_s: float) -> Lending:
-    """What is lent at a time: a drain may be over by then."""
-    drain = lending.drain
+def current(availability: Availability, now_s: float) -> Availability:
+    """What is offered at a time: a drain may be over by then."""
+    drain = availability.drain
     if drain is None or drain.until_s is None or now_s < drain.until_s:
-        return lending
-    return msgspec.structs.replace(lending, drain=None)
+        return availability
+    return msgspec.structs.replace(availability, drain=None)
 
 
 def drained(drain: Drain, now_s: float) -> str:
