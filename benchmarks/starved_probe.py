@@ -32,7 +32,7 @@ THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8)
 TELLING = """
 import sys, time
 from jupyter_mntrain.agent.machine.links import probe
-from jupyter_mntrain.agent.machine.links.condition import ConditionWatch
+from jupyter_mntrain.agent.machine.links.turn import ConditionWatch
 from jupyter_mntrain.model.records.probes import ProbeSend
 class Telling(ConditionWatch):
     def condition(self):

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
+from jupyter_mntrain.agent.machine.devices.limits import usable_memory
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.ids import JobId

@@ -22,9 +22,9 @@ from jupyter_mntrain.agent.daemon.announcing import announce
 from jupyter_mntrain.agent.daemon.assembly import make_node
 from jupyter_mntrain.agent.daemon.owner import Keeping, change_availability
 from jupyter_mntrain.agent.daemon.speaking import read_until
-from jupyter_mntrain.agent.gang.achievements import Achievements
+from jupyter_mntrain.agent.gang.achieved_rates import Achievements
 from jupyter_mntrain.agent.gang.peer_client import PeerClients
-from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
+from jupyter_mntrain.agent.gang.watch import WatchTasks
 from jupyter_mntrain.agent.heartbeat import HeartbeatSampler, every
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
@@ -41,11 +41,10 @@ from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.availability import OWNER
-from jupyter_mntrain.agent.membership.joining import join
+from jupyter_mntrain.agent.membership.joining import join, wait_until_joined
 from jupyter_mntrain.agent.membership.listening import bind, with_port
 from jupyter_mntrain.agent.membership.node_id import LOCK_S, load_node_id, locked_state
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace, is_back
-from jupyter_mntrain.agent.membership.unjoined import wait_until_joined
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM

@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from jupyter_mntrain.agent.access.callers import TrustKeeper
-from jupyter_mntrain.agent.access.limits import Quota, measure_quota, sink_quota, stream_quota
-from jupyter_mntrain.agent.access.threads import Threads
+from jupyter_mntrain.agent.access.limits import (
+    Quota,
+    Threads,
+    measure_quota,
+    sink_quota,
+    stream_quota,
+)
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners

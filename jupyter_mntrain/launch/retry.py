@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from jupyter_mntrain.model.errors import NodeError
-from jupyter_mntrain.model.failure.kind_groups import MAYBE_DONE
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.kinds import MAYBE_DONE, Kind
 
 T = TypeVar("T")
 

@@ -18,8 +18,7 @@ import reprlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from jupyter_mntrain.model.failure.kind_groups import SILENCES
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 
 if TYPE_CHECKING:
     from jupyter_mntrain.model.failure.problem import Problem

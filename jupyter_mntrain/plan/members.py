@@ -15,8 +15,7 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RefusedError, SpecError, bad_argument
-from jupyter_mntrain.model.failure.kind_groups import PASSING
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.kinds import PASSING, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.quantities import agreeing, listed, numbered, rough_size

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
+from jupyter_mntrain.cluster.discovery.discovery import LOOPBACK, browsing_addresses
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import MntrainError, NodeError, SpecError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind

@@ -30,9 +30,8 @@ from jupyter_mntrain.trust.certificates import (
     pem_of,
 )
 from jupyter_mntrain.trust.credentials import Credentials
-from jupyter_mntrain.trust.joining.endorsement import holds_key
 from jupyter_mntrain.trust.joining.messages import Admission, Application
-from jupyter_mntrain.trust.joining.token import Token, new_token
+from jupyter_mntrain.trust.joining.token import Token, holds_key, new_token
 from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, RegisteredMember
 from jupyter_mntrain.trust.shared_file import SharedFile
 

@@ -512,7 +512,7 @@ export interface Capacity {
   bytes_per_s: number;
   source: "given" | "measured";
   time_s?: number;
-  condition?: ("alone" | "beside a job" | "starved of CPU") | null;
+  condition?: ("alone" | "beside a job" | "short of CPU") | null;
   payload_share?: number;
   is_exceeded?: boolean;
   is_doubtful?: boolean;
@@ -2493,8 +2493,8 @@ export interface DoctorRequest {
  *
  *     Args:
  *         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
- *         is_over: it has ended, well or with a problem; asking again begins anew.
- *         examination: its result, if it has one.
+ *         is_over: it has ended, well or with a problem; asking again begins again.
+ *         doctor: its result, if it has one.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "WorkState".
@@ -2505,7 +2505,7 @@ export interface WorkState {
   total?: number | null;
   is_over?: boolean;
   problem?: Problem | null;
-  examination?: DoctorAnswer | null;
+  doctor?: DoctorAnswer | null;
 }
 /**
  * What the server's own machine is now.

@@ -260,14 +260,14 @@ def test_closing_twice_is_once_and_the_job_goes_on(
 def test_opening_takes_no_time_even_if_nobody_answers(open_cluster: Open) -> None:
     begun = time.monotonic()
     open_cluster(addresses=["127.0.0.1:9"])
-    assert time.monotonic() - begun < grace_period.SETTLE_S
+    assert time.monotonic() - begun < grace_period.DISCOVERY_S
 
 
 @pytest.fixture
 def impatient_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream without a first message is soon called unanswered, and whoever is silent lost."""
     for name, limit_s in {
-        "cluster.view.grace_period.SETTLE_S": 0.1,
+        "cluster.view.grace_period.DISCOVERY_S": 0.1,
         "cluster.view.agent_watch.LOST_AFTER_S": 0.6,
         "cluster.agents.client.SILENT_STREAM_S": 0.5,
     }.items():

@@ -122,7 +122,7 @@ def test_a_file_of_another_encoding_is_told_to_be_saved_as_utf_8(own_file):
 
 
 def test_a_misspelled_variable_is_refused_with_the_nearest():
-    error = loaded(MNTRAIN_CLUSTER_SETLE_S="3").error
+    error = loaded(MNTRAIN_CLUSTER_DISCVERY_S="3").error
     assert "use MNTRAIN_CLUSTER_DISCOVERY_S" in str(error)
 
 

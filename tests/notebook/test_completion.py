@@ -103,7 +103,7 @@ def test_actions_of_a_verb_and_their_options(offers):
     assert offers("%mntrain driver re") == ["restore", "revoke"]
     assert {"join", "run", "install-service"} <= set(offers("%mntrain agent "))
     assert offers("%mntrain agent join --li") == ["--link-capacity", "--listen"]
-    assert offers("%mntrain --cluster mine agent le") == ["leave", "offer"]
+    assert offers("%mntrain --cluster mine agent of") == ["offer"]
 
 
 def test_settings(offers):

@@ -14,10 +14,8 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.driver_membership import DriverMembership
-from jupyter_mntrain.trust.joining.endorsement import endorse
 from jupyter_mntrain.trust.joining.messages import Admission, Application
-from jupyter_mntrain.trust.joining.proof import new_nonce
-from jupyter_mntrain.trust.joining.token import Token
+from jupyter_mntrain.trust.joining.token import Token, endorse, new_nonce
 from jupyter_mntrain.trust.member_register import RegisteredMember
 
 LIFE = timedelta(days=20)

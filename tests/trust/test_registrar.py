@@ -14,10 +14,8 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.driver_membership import DriverMembership
-from jupyter_mntrain.trust.joining.endorsement import endorse
 from jupyter_mntrain.trust.joining.messages import Application
-from jupyter_mntrain.trust.joining.proof import new_nonce
-from jupyter_mntrain.trust.joining.token import write_token
+from jupyter_mntrain.trust.joining.token import endorse, new_nonce, write_token
 from tests.trust.registering import KEYS, LIFE, NODE, Clock, join, member, serial
 from tests.wording import says, wording
 

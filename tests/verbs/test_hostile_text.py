@@ -130,8 +130,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("jupyter_mntrain.show.picture.Picture.draw", lambda *_, **__: b"")
     # What is launched here makes no step.
     monkeypatch.setattr(trial_jobs, "LIMIT_S", 0.0)
-    monkeypatch.setattr(broken_jobs, "SETTLE_S", 0.0)
-    monkeypatch.setattr(sweep, "SETTLE_S", 0.0)
+    monkeypatch.setattr(broken_jobs, "CLEANUP_S", 0.0)
+    monkeypatch.setattr(sweep, "CLEANUP_S", 0.0)
     return tmp_path
 
 
@@ -148,7 +148,7 @@ def terminal(
     # An agent's command line replaces the process; here it is only called, and never serves.
     monkeypatch.setattr(agent_main, "perform", fail)
     monkeypatch.setattr(os, "execv", become_agent)
-    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.SETTLE_S", 0.0)
+    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.DISCOVERY_S", 0.0)
     monkeypatch.setenv("MNTRAIN_CLUSTER", "mine")
 
     _hostile_ssh(here / "bin")

@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from cryptography import x509
 from tornado.iostream import IOStream
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import TrustNews
+from jupyter_mntrain.model.api import Route, TrustNews
 from jupyter_mntrain.model.errors import RefusedError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.records.hidden import cleaned, shown_spec
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.metrics import encoder, read_journal_line
+from jupyter_mntrain.model.text.secrets import HIDDEN, masked
 from jupyter_mntrain.trust.certificates import (
+    Role,
     Subject,
     is_issued_by,
     load_certificate,
@@ -28,6 +34,133 @@ from jupyter_mntrain.trust.certificates import (
 from jupyter_mntrain.trust.credentials import Credentials
 
 log = logging.getLogger("mntrain.agent")
+
+
+# Roles: which certificate may send which request. What is not in this table is refused to all.
+#
+# Routes limit a node further: it may act only on jobs that a driver has placed on both nodes.
+
+
+Roles = frozenset[Role]
+
+_DRIVERS: Roles = frozenset({"driver"})
+_WATCHING: Roles = frozenset({"driver", "viewer"})
+_GANG: Roles = frozenset({"driver", "node"})
+_ALL: Roles = frozenset({"driver", "viewer", "node"})
+
+MAY: dict[tuple[Route, str], Roles] = {
+    (Route.NODE, "GET"): _WATCHING,
+    (Route.DESCRIPTION, "GET"): _DRIVERS,
+    (Route.WORKPLACE, "POST"): _DRIVERS,
+    (Route.FACTS, "POST"): _DRIVERS,
+    (Route.SCRIPT, "POST"): _DRIVERS,
+    (Route.PATHS_LISTEN, "POST"): _DRIVERS,
+    (Route.PATHS_TRY, "POST"): _DRIVERS,
+    (Route.PATHS_END, "POST"): _DRIVERS,
+    (Route.STREAM, "GET"): _WATCHING,
+    (Route.HISTORY, "GET"): _WATCHING,
+    (Route.LEASES, "POST"): _GANG,
+    (Route.LEASE, "DELETE"): _GANG,
+    (Route.PORT, "GET"): _DRIVERS,
+    (Route.BLOBS, "POST"): _DRIVERS,
+    (Route.BLOBS, "PUT"): _DRIVERS,
+    (Route.BLOB, "PUT"): _DRIVERS,
+    (Route.BLOB, "GET"): _DRIVERS,
+    (Route.MANIFEST, "POST"): _DRIVERS,
+    (Route.TRANSFERS, "POST"): _DRIVERS,
+    (Route.TRANSFER, "PUT"): _DRIVERS,
+    (Route.PIECE, "GET"): _GANG,
+    (Route.PIECE, "PUT"): _DRIVERS,
+    (Route.PIECE, "POST"): _DRIVERS,
+    (Route.SPACE, "GET"): _DRIVERS,
+    (Route.SPACE, "POST"): _DRIVERS,
+    (Route.JOBS, "GET"): _WATCHING,
+    (Route.JOB, "GET"): _ALL,
+    (Route.JOB, "PUT"): _DRIVERS,
+    (Route.SPEC, "GET"): _WATCHING,
+    (Route.DELETION, "GET"): _WATCHING,
+    (Route.DELETION, "DELETE"): _DRIVERS,
+    (Route.LABEL, "PUT"): _DRIVERS,
+    (Route.ATTEMPT, "PUT"): _GANG,
+    (Route.STOP, "POST"): _GANG,
+    (Route.JOURNAL, "GET"): _WATCHING,
+    (Route.SAMPLES, "GET"): _WATCHING,
+    (Route.LOG, "GET"): _WATCHING,
+    (Route.LOG_TIMES, "GET"): _WATCHING,
+    (Route.KILL_RANK, "POST"): _DRIVERS,
+    (Route.SAVE, "POST"): _DRIVERS,
+    (Route.SETTINGS, "POST"): _DRIVERS,
+    (Route.CHAT, "POST"): _DRIVERS,
+    (Route.CHECKPOINTS, "GET"): _WATCHING,
+    (Route.CHECKPOINTS, "POST"): _DRIVERS,
+    (Route.CHECKPOINTS_AT, "GET"): _DRIVERS,
+    (Route.JOB_FILES, "GET"): _DRIVERS,
+    (Route.JOB_FILES, "POST"): _DRIVERS,
+    (Route.STACKS, "POST"): _DRIVERS,
+    (Route.PROBE_LEASE, "POST"): _DRIVERS,
+    (Route.PROBE_LISTEN, "POST"): _GANG,
+    (Route.PROBE_SEND, "POST"): _DRIVERS,
+    (Route.PROBE_DEVICES, "POST"): _DRIVERS,
+    (Route.BENCHED, "PUT"): _DRIVERS,
+    (Route.TRUST, "GET"): _WATCHING,
+    (Route.TRUST, "PUT"): _WATCHING,
+}
+"""``TRUST`` carries only what the authority has signed, so anybody may bring it."""
+
+
+# Viewing: the gate that all answers to read-only drivers pass, which keeps secrets back.
+
+
+T = TypeVar("T")
+
+LONGEST_SECRET_BYTES = 8192
+"""A private key of 4096 bits has 3,300."""
+
+
+def for_viewer(content: T, values: Iterable[str] = ()) -> T:
+    """An answer without secrets: those given, those of the jobs in it, and those of known forms.
+    A job's spec comes without the values of its variables, and without its files.
+    """
+    if isinstance(content, TrustNews):
+        return content  # certificates, signed so that anybody may pass them on
+    return cleaned(content, values, show=_spec_for_viewer)
+
+
+def lines_for_viewer(block: bytes, values: Iterable[str]) -> bytes:
+    """Whole lines of a journal, without secrets."""
+    values = tuple(values)
+    return b"".join(_line_for_viewer(line, values) for line in block.splitlines(keepends=True))
+
+
+def _line_for_viewer(line: bytes, values: tuple[str, ...]) -> bytes:
+    try:
+        read = read_journal_line(line)
+    except msgspec.MsgspecError:
+        return b""
+    if read is None:
+        return b""  # a newer agent's: nobody here knows where it may hold a secret
+    seen = cleaned(read, values)
+    return line if seen is read else encoder.encode(seen) + b"\n"
+
+
+def _spec_for_viewer(spec: JobSpec) -> JobSpec:
+    hidden = dict.fromkeys(spec.environment, HIDDEN)
+    return msgspec.structs.replace(shown_spec(spec), environment=hidden, files={})
+
+
+def around(offset: int, limit: int) -> tuple[int, int]:
+    """Offset and length of what must be read to mask a part of a log: a secret may begin before
+    it, and who asks for single bytes must not learn more.
+    """
+    begin = max(0, offset - LONGEST_SECRET_BYTES)
+    return begin, offset - begin + limit + LONGEST_SECRET_BYTES
+
+
+def masked_log(content: bytes, values: Iterable[str]) -> bytes:
+    """A part of a log, of the same length, without these secrets and those of known forms."""
+    spelled = [value.encode().decode("latin-1") for value in values]
+    return masked(content.decode("latin-1"), spelled).encode("latin-1")
+
 
 Change = tuple[str, str]
 """What happened, ``revoke`` or ``renew``, and to which certificate or member."""

@@ -24,7 +24,7 @@ import msgspec
 from jupyter_mntrain import __version__
 from jupyter_mntrain.agent.daemon.assembly import make_node
 from jupyter_mntrain.agent.gang.peer_client import PeerClients
-from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
+from jupyter_mntrain.agent.gang.watch import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.allocation_end import go_on_in_next_grant

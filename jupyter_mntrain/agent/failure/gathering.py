@@ -16,16 +16,15 @@ from typing import TypeVar
 import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, oom_kills_since
-from jupyter_mntrain.agent.failure.nccl_log import last_nccl_line_s
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
+from jupyter_mntrain.agent.failure.torchrun_log import last_nccl_line_s
 from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.machine.gpu_health import gpu_health
-from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.interfaces import neighbors, read_interfaces
 from jupyter_mntrain.agent.machine.kernel_log import fault_lines
 from jupyter_mntrain.agent.machine.linux import SHARED_MEMORY
-from jupyter_mntrain.agent.machine.neighbors import neighbors
 from jupyter_mntrain.agent.machine.open_files import open_files
-from jupyter_mntrain.agent.machine.tcp import PROC, counters, stuck_connections
+from jupyter_mntrain.agent.machine.ports import PROC, counters, stuck_connections
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import write_atomically

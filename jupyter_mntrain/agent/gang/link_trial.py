@@ -14,9 +14,8 @@ import time
 
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.interfaces import neighbors, read_interfaces
 from jupyter_mntrain.agent.machine.links.probe import resent, unacknowledged
-from jupyter_mntrain.agent.machine.neighbors import neighbors
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.evidence import LinkTry, Trouble
 from jupyter_mntrain.model.records.job import Placement

@@ -16,21 +16,25 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from jupyter_mntrain.agent.gang.early_silence import EarlySilence
 from jupyter_mntrain.agent.gang.link_trial import try_links
-from jupyter_mntrain.agent.gang.notices import Notices
+from jupyter_mntrain.agent.gang.notices import Notices, channels_of
 from jupyter_mntrain.agent.gang.peer_client import Peers
+from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.gang.slowness_watch import SlownessWatch
-from jupyter_mntrain.agent.gang.stall_history import with_stall
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
-from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.diagnosis import UNEXPLAINED, diagnose
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.judge import lacks_links, part_to_blame
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.events import EpisodesJudged, LinksTried
+from jupyter_mntrain.model.lifecycle.restarts import is_in_next_grant, may_succeed
 from jupyter_mntrain.model.lifecycle.rollup import (
     START_PATIENCE_S,
     has_lost_record,
@@ -39,11 +43,116 @@ from jupyter_mntrain.model.lifecycle.rollup import (
     taken_part,
     unknown_part,
 )
+from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, PartStatus, Placement
 
 log = logging.getLogger("mntrain.agent")
+
+
+# Early silence: a node that is cut off before the first step, which all nodes make together.
+#
+# The others would wait for it as long as torch does, and for the first step that may be half an
+# hour. Nothing that was computed is lost by ending the attempt. An agent that has died says nothing
+# of its ranks, so its machine must be silent, too.
+
+
+PATIENCE_S = 60.0
+"""A node that has been silent for so long before the first step, and whose machine is silent, too,
+ends the attempt: all nodes make that step together. Longer than a switch takes to start."""
+CONNECT_S = 3.0
+"""Timeout for asking its machine."""
+
+
+class EarlySilence:
+    """Of one attempt."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[NodeId, float] = {}
+
+    async def look(
+        self, parts: Sequence[PartStatus], silent: Sequence[Placement], now_s: float
+    ) -> Problem | None:
+        """Why the attempt is to end, if it is. Call often.
+
+        Args:
+            parts: of the nodes that answer.
+            silent: the other participants.
+            now_s: monotonic seconds.
+        """
+        if any(rank.step for part in parts for rank in part.ranks):
+            silent = ()
+        quiet = {place.node_id for place in silent}
+        self._since_s = {one: self._since_s.get(one, now_s) for one in quiet}
+        for place in silent:
+            is_long = now_s - self._since_s[place.node_id] >= PATIENCE_S
+            if is_long and not await _has_machine(place):
+                return Problem(
+                    kind=Kind.NODE_LOST,
+                    cause=f"has not answered for {duration_text(PATIENCE_S)}, nor does its "
+                    "machine, and there was no first step",
+                    fix=fix_of(Kind.NODE_LOST),
+                    node=place.node,
+                )
+        return None
+
+
+async def _has_machine(place: Placement) -> bool:
+    """Whether its machine answers: refusing a connection is an answer."""
+    return any(await asyncio.gather(*map(_answers, place.agent)))
+
+
+async def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, writer = await asyncio.open_connection(host, int(port))
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+# Stall history: the stalls of a job, each with the cause that it had. Pure.
+
+
+def with_stall(
+    known: tuple[Episode, ...], stall: Problem | None, now_s: float
+) -> tuple[Episode, ...]:
+    """The episodes after a look.
+
+    A stall with another cause is another one: the first is over. One that nothing explained has its
+    cause by then.
+
+    Args:
+        stall: what stalls the job now, if anything does.
+        now_s: Unix time, by the clock of the attempt.
+    """
+    current = next((one for one in known if one.is_stall and one.end_s is None), None)
+    others = tuple(one for one in known if one is not current)
+    if stall is None:
+        return known if current is None else (*others, current.ended(now_s))
+    if current is None:
+        return (*known, _episode(stall))
+    before = current.problem
+    if before.kind in UNEXPLAINED or _place(before) == _place(stall):
+        told = msgspec.structs.replace(stall, time_s=before.time_s)
+        return known if told == before else (*others, _episode(told))
+    began = msgspec.structs.replace(stall, time_s=stall.seen_s or now_s)
+    return (*others, current.ended(now_s), _episode(began))
+
+
+def _episode(stall: Problem) -> Episode:
+    words = " ".join(("stalled:", stall.place, stall.kind.replace("-", " ")))
+    return Episode(problem=stall, label=" ".join(words.split()), is_stall=True)
+
+
+def _place(problem: Problem) -> tuple[object, ...]:
+    return problem.kind, problem.node, problem.rank
+
 
 WATCH_INTERVAL_S = 1.0
 """Interval at which the head checks the other parts of its job."""
@@ -270,3 +379,78 @@ def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
         if part.state == "canceled":
             return part.stop_reason or f"{part.node} was stopped"
     return None
+
+
+# Watch tasks: run one gang watch per attempt of this agent, then its restarts.
+
+
+class WatchTasks:
+    """Runs one task per attempt, even if asked twice."""
+
+    def __init__(
+        self,
+        node: LocalNode,
+        peers: Peers,
+        why_taken: Callable[[str], Problem | None] = lambda _: None,
+        renewed: Callable[[Placement], Placement] = lambda place: place,
+    ) -> None:
+        self._node = node
+        self._why_taken = why_taken
+        """Why a node, by name, was taken back by a scheduler."""
+        self.peers = peers
+        """Makes the client of another node."""
+        self._restarter = Restarter(node, peers, renewed)
+        self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    def watch(self, job: LocalJob) -> None:
+        """Watch an attempt, unless it ended so long ago that all nodes know."""
+        record = job.record
+        ended_s = record.part.ended_s
+        is_old = ended_s is not None and job.now_s() - ended_s > GIVE_UP_AFTER_S
+        if is_old and not (_is_to_restart(record) or _may_have_to_succeed(record)):
+            return
+        key = (record.job_id, record.attempt.number)
+        if key in self._tasks:
+            return
+        task = asyncio.ensure_future(self._follow(job))
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    async def _follow(self, job: LocalJob) -> None:
+        try:
+            is_begun = not job.record.is_queued
+            state = self._node.jobs.directory.parent
+            notices = Notices(job, channels_of(job, state))
+            watch = GangWatch(job, self.peers, notices, self._why_taken)
+            parts = await watch.run() if is_begun else ()
+            restarted = None
+            if _is_to_restart(job.record):
+                restarted = await self._restarter.run(job, parts)
+            elif _may_have_to_succeed(job.record):
+                restarted = await self._restarter.succeed(job)
+            if restarted is not None:
+                self.watch(restarted)
+            elif not job.record.is_live and parts and all(p.state in TERMINAL for p in parts):
+                notices.tell_end(parts)
+        except Exception as error:  # noqa: BLE001 - ends the part; logged with an id
+            job.give_up()
+            self._node.jobs.fail(job, error, "cannot watch the job")
+
+    def close(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+
+def _is_to_restart(record: JobRecord) -> bool:
+    """Whether this node, as the head, still has to decide what comes next."""
+    is_head = record.attempt.head.node_id == record.part.node_id
+    if is_head and record.restart is not None:
+        return not is_in_next_grant(record.restart)
+    is_to_come = record.spec.max_restarts > 0 or record.is_queued
+    return is_head and is_to_come and not record.is_over
+
+
+def _may_have_to_succeed(record: JobRecord) -> bool:
+    """Whether this node takes the head's place if that is lost."""
+    is_head = record.attempt.head.node_id == record.part.node_id
+    return not is_head and may_succeed(record) and not record.is_over

@@ -9,19 +9,11 @@ from tornado.routing import URLSpec
 from tornado.web import Application
 
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
-from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
+from jupyter_mntrain.agent.gang.watch import WatchTasks
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
-from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsAtHandler, CheckpointsHandler
-from jupyter_mntrain.agent.http.deletion_routes import DeletionHandler, LabelHandler
-from jupyter_mntrain.agent.http.doctor_routes import (
-    FactsHandler,
-    PathsEndHandler,
-    PathsListenHandler,
-    PathsTryHandler,
-    ScriptHandler,
-)
-from jupyter_mntrain.agent.http.files.blob_routes import BlobHandler, BlobsHandler
-from jupyter_mntrain.agent.http.files.transfer_routes import (
+from jupyter_mntrain.agent.http.file_routes import (
+    BlobHandler,
+    BlobsHandler,
     JobFilesHandler,
     ManifestHandler,
     PieceHandler,
@@ -29,37 +21,47 @@ from jupyter_mntrain.agent.http.files.transfer_routes import (
     TransferHandler,
     TransfersHandler,
 )
-from jupyter_mntrain.agent.http.history_routes import JobsHandler, SpecHandler
 from jupyter_mntrain.agent.http.job_routes import (
     AttemptsHandler,
+    CheckpointsAtHandler,
+    CheckpointsHandler,
+    DeletionHandler,
     JobChatHandler,
     JobJournalHandler,
     JobLogHandler,
     JobLogTimesHandler,
+    JobSamplesHandler,
     JobSaveHandler,
     JobSettingsHandler,
+    JobsHandler,
     JobStacksHandler,
     JobStopHandler,
+    LabelHandler,
+    LeaseHandler,
+    LeasesHandler,
+    PortHandler,
     QueueHandler,
     RankKillHandler,
+    SpecHandler,
 )
-from jupyter_mntrain.agent.http.lease_routes import LeaseHandler, LeasesHandler, PortHandler
 from jupyter_mntrain.agent.http.node_routes import (
+    BenchedHandler,
     DescriptionHandler,
+    FactsHandler,
     NodeHandler,
     NodeStreamHandler,
-    WorkplaceHandler,
-)
-from jupyter_mntrain.agent.http.probe_routes import (
-    BenchedHandler,
+    PathsEndHandler,
+    PathsListenHandler,
+    PathsTryHandler,
     ProbeDevicesHandler,
     ProbeLeaseHandler,
     ProbeListenHandler,
     ProbeSendHandler,
+    ScriptHandler,
+    TrustHandler,
+    UsageHandler,
+    WorkplaceHandler,
 )
-from jupyter_mntrain.agent.http.sample_routes import JobSamplesHandler
-from jupyter_mntrain.agent.http.trust_routes import TrustHandler
-from jupyter_mntrain.agent.http.usage_routes import UsageHandler
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.launch.project.tree import SHA256
 from jupyter_mntrain.model.api import Route

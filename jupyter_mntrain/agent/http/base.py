@@ -16,12 +16,10 @@ from tornado.httputil import HTTPHeaders
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import HTTPError, stream_request_body
 
-from jupyter_mntrain.agent.access.callers import NotAllowedError
+from jupyter_mntrain.agent.access.callers import MAY, NotAllowedError, for_viewer, lines_for_viewer
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
-from jupyter_mntrain.agent.access.roles import MAY
-from jupyter_mntrain.agent.access.viewing import for_viewer, lines_for_viewer
 from jupyter_mntrain.agent.failure.unexpected import unexpected
-from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
+from jupyter_mntrain.agent.gang.watch import WatchTasks
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import JsonHandler, refusal
 from jupyter_mntrain.model.api import Route

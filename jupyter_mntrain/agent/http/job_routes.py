@@ -9,29 +9,53 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError
 
-from jupyter_mntrain.agent.access.callers import NotAllowedError
-from jupyter_mntrain.agent.access.viewing import around, masked_log
+from jupyter_mntrain.agent.access.callers import NotAllowedError, around, masked_log
 from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.attempt.supervisor import marks_between, next_data
 from jupyter_mntrain.agent.failure.stacks import answers
+from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now, is_of_allocation
 from jupyter_mntrain.agent.http.base import AgentHandler
-from jupyter_mntrain.agent.http.restart_routes import RestartHandler
+from jupyter_mntrain.agent.jobs.ended_jobs import page_of
+from jupyter_mntrain.agent.jobs.forgetting import delete, deletion_of
 from jupyter_mntrain.agent.jobs.rank_requests import ask_for_settings, news_for, refuse_chat
+from jupyter_mntrain.agent.jobs.run_checkpoints import (
+    change_checkpoint,
+    checkpoints_here,
+    checkpoints_in,
+)
+from jupyter_mntrain.agent.jobs.samples.archive import Range, SamplesAnswer
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
+from jupyter_mntrain.launch.gang_start import workplace_of
+from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.model.api import (
+    CheckpointChange,
     KillRequest,
+    LeaseRequest,
     SaveRequest,
     StartRequest,
     StopRequest,
 )
 from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
+from jupyter_mntrain.model.lifecycle.listing import JobQuery
+from jupyter_mntrain.model.lifecycle.restarts import follows, may_lead
+from jupyter_mntrain.model.lifecycle.running_changes import (
+    SettingsRequest,
+    earlier_changes,
+    last_values,
+)
+from jupyter_mntrain.model.program import program_of
+from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
+from jupyter_mntrain.model.text.label import JobLabel
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
+from jupyter_mntrain.plan.spec_check import check_label
 from jupyter_mntrain.telemetry.chat_files import is_news, note_driver, put_question
 
 MAX_LOG_BYTES = 2**20
@@ -45,6 +69,75 @@ CHAT_LOOK_S = 0.05
 
 GONE_CHECK_S = 5.0
 """Interval of checks whether the reader of a silent journal has disconnected."""
+
+
+# Restart routes: lets a job's head start the deposited job again on the other participants.
+
+
+class RestartHandler(AgentHandler):
+    """Drivers may start anything; a node may start the next attempt of a job that it leads."""
+
+    def refuse_foreign(self, job_id: JobId) -> JobRecord:
+        """The job's record, if the calling node may lead it.
+
+        Raises:
+            NotAllowedError: no driver has deposited the job here, or another node leads it.
+        """
+        try:
+            record = self.node.jobs.get(job_id).record
+        except JobNotFoundError:
+            raise self.not_allowed() from None
+        if not may_lead(NodeId(self.caller.name), record):
+            raise self.not_allowed()
+        return record
+
+    def refuse_what_is_over(self, job_id: JobId) -> JobRecord:
+        """Like :meth:`refuse_foreign`; also refuses a job that has ended for good."""
+        record = self.refuse_foreign(job_id)
+        if not (record.spec.max_restarts or record.was_queued):
+            raise self.not_allowed()
+        return record
+
+    def refuse_other_work(self, request: StartRequest) -> None:
+        """Raise NotAllowedError if a node asks for more than the driver did."""
+        if self.caller.role == "driver":
+            return
+        record = self.refuse_foreign(request.job_id)
+        if (request.spec, request.attempt) == (record.spec, record.attempt):
+            return  # repeated, because the answer was lost
+        self.refuse_what_is_over(request.job_id)
+        if request.spec != record.spec or not follows(request.attempt, record):
+            raise self.not_allowed()
+        changes = earlier_changes(request.attempt)
+        if changes and not last_values(changes).keys() <= program_of(request.spec).changeable:
+            raise self.not_allowed()
+
+    def lease_request(self) -> LeaseRequest:
+        """The request, if the caller may make it.
+
+        Raises:
+            NotAllowedError: a node asks for more than the driver did.
+        """
+        if self.caller.role == "driver":
+            return self.body_as(LeaseRequest)
+        try:
+            request = self.body_as(LeaseRequest)
+        except HTTPError:
+            raise self.not_allowed() from None
+        record = self.refuse_what_is_over(request.job_id)
+        own = next(p for p in record.attempt.placements if p.node_id == self.node.node_id)
+        asked = (request.ranks, len(request.gpus), request.hold_port)
+        granted = (own.nproc, len(own.gpus), None)
+        # Else the node itself says which it has now, whatever this attempt had.
+        is_same = is_of_allocation(self.node) or (
+            (request.gpus, request.interface) == (own.gpus, own.interface)
+        )
+        is_same &= request.shares_gpus <= own.shares_gpus
+        if not is_same or request.attempt < record.attempt.number or asked != granted:
+            raise self.not_allowed()
+        if request.workplace != workplace_of(record.spec):
+            raise self.not_allowed()
+        return as_it_is_now(self.node, request)
 
 
 class _SharedJob(AgentHandler):
@@ -247,3 +340,162 @@ def _read(
         wider = next_data(file.fileno(), wider, size)
         read = os.pread(file.fileno(), min(length, size - wider), wider)
     return begin, masked_log(read, secrets)[begin - wider :][: len(content)]
+
+
+# Checkpoint routes: list what this node has of a run; delete, pin and unpin.
+
+
+class CheckpointsHandler(AgentHandler):
+    async def get(self, job_id: str) -> None:
+        await self._answer_with_list(job_id)
+
+    async def post(self, job_id: str) -> None:
+        change = self.body_as(CheckpointChange)
+        jobs = self.node.jobs
+        record = jobs.get(self.job_id(job_id)).record
+        is_running = any(job.is_active for job in jobs.of_run(record.run))
+        with self.audited(f"{change.action} checkpoint", job=job_id, step=str(change.step)):
+            await self.slowly(
+                change_checkpoint, record, jobs.directory, change, is_running=is_running
+            )
+        await self._answer_with_list(job_id)
+
+    async def _answer_with_list(self, job_id: str) -> None:
+        jobs = self.node.jobs
+        record = jobs.get(self.job_id(job_id)).record
+        self.answer(await self.slowly(checkpoints_here, record, jobs.directory))
+
+
+class CheckpointsAtHandler(AgentHandler):
+    async def get(self) -> None:
+        path = self.get_query_argument("path", "")
+        if not path.startswith(("/", "~")) or "\0" in path:
+            fix = "give a path from / or ~"
+            raise refusal(400, Kind.BAD_REQUEST, f"path={path!r} is not absolute", fix)
+        self.answer(await self.slowly(checkpoints_in, path))
+
+
+# Deletion and label routes: delete an ended job, name it, and note something about it.
+
+
+class DeletionHandler(AgentHandler):
+    """``GET`` says what ``DELETE`` would delete."""
+
+    async def get(self, job_id: str) -> None:
+        self.answer(await self._measured(job_id))
+
+    async def delete(self, job_id: str) -> None:
+        with_checkpoints = self.number("checkpoints", 0, 0, 1) == 1
+        measured = await self._measured(job_id)
+        jobs = self.node.jobs
+        with self.audited("delete", job=job_id, checkpoints=str(with_checkpoints).lower()):
+            delete(jobs, jobs.get(self.job_id(job_id)), with_checkpoints=with_checkpoints)
+        self.answer(measured)
+
+    async def _measured(self, job_id: str) -> JobDeletion:
+        record = self.node.jobs.get(self.job_id(job_id)).record
+        return await self.slowly(deletion_of, self.node.jobs, record)
+
+
+class LabelHandler(AgentHandler):
+    def put(self, job_id: str) -> None:
+        label = self.body_as(JobLabel)
+        check_label(label)
+        job = self.node.jobs.get(self.job_id(job_id))
+        with self.audited("label", job=job_id, name=label.name):
+            job.put_label(label)
+        self.node.jobs.tell(job)
+        self.answer(job.record.without_files())
+
+
+# History routes: ended jobs in pages, and whole specs, whose files no record carries.
+
+
+class JobsHandler(AgentHandler):
+    def get(self) -> None:
+        names = JobQuery.__struct_fields__
+        asked = {name: text for name in names if (text := self.get_query_argument(name, ""))}
+        try:
+            query = msgspec.convert(asked, JobQuery, strict=False)
+        except msgspec.ValidationError as error:
+            raise refusal(400, Kind.BAD_REQUEST, f"the query is not valid: {error}") from error
+        self.answer(page_of((job.file for job in self.node.jobs.all()), query, self.seen))
+
+
+class SpecHandler(AgentHandler):
+    def get(self, job_id: str) -> None:
+        self.answer(self.node.jobs.get(self.job_id(job_id)).record.spec)
+
+
+# Sample routes: a job's samples downsampled, whole or a range of them.
+
+
+MOST_POINTS = 16384
+"""Largest number of blocks, or of steps one by one, that one answer has of a rank."""
+POINTS = 2400
+"""Blocks of a rank in an answer that does not say how many."""
+MOST_RANK = 999_999
+
+
+class JobSamplesHandler(AgentHandler):
+    """``NodeSamples``. A job that is short enough to be read line by line is not answered whole."""
+
+    async def get(self, job_id: str) -> None:
+        points = self.number("points", POINTS, 1, MOST_POINTS)
+        rank = self.number("rank", -1, 0, MOST_RANK)
+        range_ = self._range()
+        with self.streaming():
+            job = self.node.jobs.get(self.job_id(job_id))
+            samples = job.samples
+            archive = samples.archive
+            if archive is None or (range_ is None and archive.longest <= points):
+                self.answer(NodeSamples(attempt=0, seq=0, is_whole=False))
+                return
+            answer = SamplesAnswer(
+                archive,
+                samples.journal,
+                ranks=archive.ranks if rank < 0 else [Rank(rank)],
+                points=points,
+                range_=range_,
+            )
+            self.answer(await asyncio.to_thread(answer.read))
+
+    def _range(self) -> Range | None:
+        """The range, if one is named.
+
+        Raises:
+            RequestRefusedError: 400, it is none.
+        """
+        names = self.request.query_arguments
+        if "begin" not in names and "end" not in names:
+            return None
+        by = self.get_query_argument("by", "step")
+        if by not in ("step", "time"):
+            raise refusal(400, Kind.BAD_REQUEST, f"by={by!r} is unknown", "use step or time")
+        begin = self.number("begin", 0)
+        end = self.number("end", LARGEST, begin)
+        return Range(begin, end, "step" if by == "step" else "time_s")
+
+
+# Lease routes: lease GPUs and ports, and say whether a port is free.
+
+
+class LeasesHandler(RestartHandler):
+    async def post(self) -> None:
+        self.answer(await self.node.lease_for(self.lease_request()))
+
+
+class LeaseHandler(RestartHandler):
+    def delete(self, job_id: str, attempt: str) -> None:
+        """Release a lease whose attempt did not start. A running attempt is ended by stop."""
+        if self.caller.role == "node":
+            self.refuse_what_is_over(self.job_id(job_id))
+        self.node.leases.release_unstarted(self.job_id(job_id), int(attempt))
+        self.node.tell_leases()
+        self.answer({})
+
+
+class PortHandler(AgentHandler):
+    def get(self, port: str) -> None:
+        interface = self.get_query_argument("interface", "") or None
+        self.answer(self.node.port_status(int(port), interface))

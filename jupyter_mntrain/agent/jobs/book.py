@@ -17,14 +17,14 @@ from jupyter_mntrain.agent.attempt.earlier_work import earlier_attempt
 from jupyter_mntrain.agent.attempt.topology import topology_line
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.unexpected import unexpected
-from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
 from jupyter_mntrain.agent.jobs.forgetting import prune
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.jobs.run_checkpoints import refuse_second
+from jupyter_mntrain.agent.jobs.stopping import EarlyStops
 from jupyter_mntrain.agent.listeners import Listeners
-from jupyter_mntrain.agent.machine.devices.cpu_limit import usable_cpus
+from jupyter_mntrain.agent.machine.devices.limits import usable_cpus
 from jupyter_mntrain.agent.machine.software.pythons import has_safe_path, python_of
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run

@@ -18,10 +18,9 @@ from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
-from jupyter_mntrain.agent.jobs.disk_trouble import DiskTrouble
 from jupyter_mntrain.agent.jobs.rank_processes import RankProcesses
 from jupyter_mntrain.agent.jobs.rank_requests import ask_to_save, refuse_save
-from jupyter_mntrain.agent.jobs.record_file import RecordFile
+from jupyter_mntrain.agent.jobs.record_file import DiskTrouble, RecordFile
 from jupyter_mntrain.agent.jobs.samples.samples import Samples, event_of
 from jupyter_mntrain.agent.jobs.stopping import Stopping
 from jupyter_mntrain.agent.warnings.slowness.observer import SlownessObserver

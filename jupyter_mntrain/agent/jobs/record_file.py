@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,33 @@ import msgspec
 
 from jupyter_mntrain.agent.jobs.ended_jobs import place_of
 from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
+
+log = logging.getLogger("mntrain.agent")
+
+
+# Disk trouble: lets a job go on while its records cannot be written.
+
+
+class DiskTrouble:
+    """Of one job."""
+
+    def __init__(self, job_id: JobId) -> None:
+        self._job_id = job_id
+        self._said: tuple[int | None, str] | None = None
+
+    @contextmanager
+    def tolerated(self) -> Iterator[None]:
+        """Carry on, and log each cause once: the write is retried ten times a second."""
+        try:
+            yield
+        except OSError as error:
+            # Not by all that it says: names of files next to the record are drawn at random.
+            if (what := (error.errno, type(error).__name__)) != self._said:
+                self._said = what
+                log.error("job %s cannot be stored on disk: %s", self._job_id, error)
+
 
 NAME = "record.json"
 STEP_PUBLISH_INTERVAL_S = 1.0

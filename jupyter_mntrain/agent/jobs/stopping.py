@@ -4,16 +4,53 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.processes import Alive, describe
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.events import EndAwaited
 from jupyter_mntrain.model.records.leftover import Leftover
 
 log = logging.getLogger("mntrain.agent")
+
+
+# Early stops: stop requests that arrived before the start they refer to.
+
+
+REMEMBERED_S = 60.0
+"""How long a stop that arrives before its start is remembered: longer than any request takes to
+arrive, as drivers give up after seconds."""
+
+
+@dataclass
+class EarlyStops:
+    """Remembers the last attempt of each job that must no longer start.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    clock: Callable[[], float]
+    _stops: dict[JobId, tuple[float, float]] = field(default_factory=dict)
+    """Job → (last attempt that must not start, until when)."""
+
+    def remember(self, job_id: JobId, attempt: int | None) -> None:
+        """Refuse later starts of an attempt and those before it; ``None`` = of any attempt."""
+        now = self.clock()
+        self._stops = {job: stop for job, stop in self._stops.items() if stop[1] > now}
+        last = float("inf") if attempt is None else float(attempt)
+        before = self._stops.get(job_id, (0.0, 0.0))[0]
+        self._stops[job_id] = (max(last, before), now + REMEMBERED_S)
+
+    def includes(self, job_id: JobId, attempt: int) -> bool:
+        last, until = self._stops.get(job_id, (0.0, 0.0))
+        return attempt <= last and self.clock() < until
+
 
 PATIENCE_S = 6.0
 """After a stop's grace, the supervisor gets this long to end the attempt; then the agent kills the

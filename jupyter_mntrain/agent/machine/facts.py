@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from jupyter_mntrain.agent.machine.devices.cpu_limit import cores
+from jupyter_mntrain.agent.machine.devices.limits import cores
 from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.agent.machine.hardware import (
     read_adapter_numa_nodes,

@@ -4,12 +4,41 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
 
+from jupyter_mntrain.model.records.evidence import Neighbor
 from jupyter_mntrain.model.records.node import Interface
 from jupyter_mntrain.telemetry.interfaces import SYSFS, interface_kind
+
+# Neighbors: which machine the kernel sends to for an address of the network, by its ARP table.
+
+
+PROC = Path("/proc")
+_COMPLETE = 0x2
+"""``ATF_COM`` of ``linux/if_arp.h``: the MAC address is valid."""
+
+
+def neighbors(
+    interface: str, addresses: Collection[str], proc: Path = PROC
+) -> tuple[Neighbor, ...]:
+    """What the kernel knows of addresses; without those that it has not sent to lately.
+
+    Ranks and interfaces have IPv4 addresses, so IPv6's table says nothing of them.
+    """
+    try:
+        lines = (proc / "net" / "arp").read_text().splitlines()[1:]
+    except OSError:
+        return ()
+    # IP address, HW type, Flags, HW address, Mask, Device
+    rows = [words for line in lines if len(words := line.split()) == 6]
+    return tuple(
+        Neighbor(address=address, mac=mac if int(flags, 16) & _COMPLETE else "")
+        for address, _, flags, mac, _, device in rows
+        if device == interface and address in addresses
+    )
 
 
 def read_interfaces(sysfs: Path = SYSFS) -> tuple[Interface, ...]:

@@ -8,9 +8,8 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jupyter_mntrain.agent.machine.devices.cpu_limit import cores, usable_cpus
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
-from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
+from jupyter_mntrain.agent.machine.devices.limits import cores, usable_cpus, usable_memory
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.rdma import read_gpu_direct, read_rdma_ports

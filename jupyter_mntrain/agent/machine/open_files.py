@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from jupyter_mntrain.agent.machine.tcp import PROC
+from jupyter_mntrain.agent.machine.ports import PROC
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.evidence import OpenFiles
 

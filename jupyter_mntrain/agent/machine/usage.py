@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
+from jupyter_mntrain.agent.machine.devices.limits import usable_memory
 from jupyter_mntrain.metrics.downsampled.blocks import Row, Rule, from_bytes, joined, lowest, packed
 from jupyter_mntrain.metrics.downsampled.samples import UNKNOWN
 from jupyter_mntrain.metrics.node_history import (

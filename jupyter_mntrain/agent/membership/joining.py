@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.availability import OWNER
 from jupyter_mntrain.agent.membership.node_id import load_node_id
-from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import new_node_id
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
-from jupyter_mntrain.trust.certificates import Subject, fingerprint
+from jupyter_mntrain.trust.authority import self_signed
+from jupyter_mntrain.trust.certificates import Subject, fingerprint, new_key
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
-from jupyter_mntrain.trust.joining.clocks import clock_problem
-from jupyter_mntrain.trust.joining.join_server import seek_admission
+from jupyter_mntrain.trust.joining.join_server import clock_problem, refusing_server, seek_admission
 from jupyter_mntrain.trust.joining.token import Token
 
 log = logging.getLogger("mntrain.agent")
@@ -98,3 +105,73 @@ def _hint(addresses: Sequence[str]) -> None:
         "run on that machine: mntrain add %s",
         addresses[0],
     )
+
+
+# Unjoined: an agent whose node is in no cluster says so to whoever asks, until it is in one.
+#
+# A service that ended instead would look like a machine on which nothing listens, and nobody would
+# learn that its state directory was emptied.
+
+
+LOOK_EVERY_S = 0.5
+"""Interval at which an agent that has not joined looks whether it has. It lets go of its port for
+mntrain agent join within this time."""
+
+Bind = Callable[[], Awaitable[list[socket.socket]]]
+
+
+async def wait_until_joined(state: Path, bind: Bind, told: asyncio.Event) -> None:
+    """Answer that this node has not joined; return once it has, or once told to end.
+
+    While another process uses the state directory, as ``mntrain agent join`` does, the port is its.
+
+    Args:
+        bind: makes the sockets to listen on; a port that is taken is tried again.
+    """
+    while not told.is_set():
+        if not _is_in_use(state):
+            try:
+                membership.joined(state)
+            except TrustError as error:
+                log.warning("%s", error)
+            else:
+                return
+            await _answer(state, bind, told)
+        await _pause(told)
+
+
+async def _answer(state: Path, bind: Bind, told: asyncio.Event) -> None:
+    """Serve until somebody uses the state directory, or the node has joined."""
+    try:
+        sockets = await bind()
+    except MntrainError as error:
+        log.warning("%s", error)
+        return
+    key = new_key()
+    shown = self_signed(key, Subject(role="node", name=new_node_id()), datetime.now(UTC))
+    with tempfile.TemporaryDirectory() as private:
+        server = refusing_server(key, shown, sockets, Path(private))
+    try:
+        while not (told.is_set() or _is_in_use(state) or membership.find(state) is not None):
+            await _pause(told)
+    finally:
+        server.stop()
+        for one in sockets:
+            one.close()
+        await server.close_all_connections()
+
+
+async def _pause(told: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(told.wait(), LOOK_EVERY_S)
+
+
+def _is_in_use(state: Path) -> bool:
+    """Whether another process holds the lock of :func:`node_id.locked_state`."""
+    try:
+        with FileLock(state / "lock", mode=0o600).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # there is no such directory, or it is not ours to use: nobody joins there
+        return False

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from jupyter_mntrain.cluster.diagnostics.probe_job import END_S
+from jupyter_mntrain.cluster.diagnostics.smoke_step import END_S
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model.errors import MntrainError, NodeError

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from jupyter_mntrain.cluster.diagnostics.probe_job import delete_job, probe_job
+from jupyter_mntrain.cluster.diagnostics.smoke_step import delete_job, probe_job
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.session import DriverSession

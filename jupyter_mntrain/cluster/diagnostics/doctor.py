@@ -104,7 +104,7 @@ class ClusterDoctor:
     def _judged(self, case: Case, told: ToldByNodes) -> tuple[Finding, ...]:
         """What there is to say; the next launch knows that the ways are well."""
         found = examine(case)
-        self._driver.ways.keep(told.able, case.paths, found, self._driver.live.jobs)
+        self._driver.known_paths.keep(told.able, case.paths, found, self._driver.live.jobs)
         return found
 
     def _chosen(

@@ -7,12 +7,13 @@ ranks import its modules, meet, and add a number.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.cluster.diagnostics.probe_job import delete_job, probe_job
 from jupyter_mntrain.cluster.job import Job
+from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.preflight.pending_job import pending_job
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
@@ -32,12 +33,49 @@ from jupyter_mntrain.model.environment import (
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode, TriedRank, read_line
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView, PartStatus
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.telemetry.startup import mntrain_start_trial
+
+# Probe job: one that the driver starts for an answer, and that is gone afterwards.
+
+
+END_S = 10.0
+"""How long the processes of a job that the driver starts for an answer may take to be gone, once
+that is canceled: a benchmark, or the doctor's first step."""
+
+
+@contextmanager
+def probe_job(
+    driver: DriverSession, launcher: AgentLauncher, spec: JobSpec, progress: Progress
+) -> Iterator[Job]:
+    """Start a job. An error, and Ctrl-C, too, ends and deletes it.
+
+    Raises:
+        SpecError, NodeError, RefusedError: as for :meth:`Cluster.launch`.
+    """
+    started = launcher.launch(spec, new_job_id(), progress=progress)
+    job = Job(driver, driver.loop.run(started).job_id)
+    try:
+        with job.ending_with_driver():
+            yield job
+    except BaseException:
+        delete_job(job)
+        raise
+
+
+def delete_job(job: Job) -> None:
+    """End a job where it has not ended, and delete it, as far as its nodes answer."""
+    with suppress(MntrainError):
+        if job.state not in TERMINAL:
+            job.kill()
+            job.wait(END_S)
+        job.remove()
+
 
 LIMIT_S = tunables.seconds("doctor.deep_limit_s")
 

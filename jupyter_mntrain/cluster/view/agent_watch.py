@@ -23,8 +23,7 @@ from jupyter_mntrain.model.api import (
     StreamMessage,
 )
 from jupyter_mntrain.model.errors import MntrainError, NodeError
-from jupyter_mntrain.model.failure.kind_groups import ANSWERS
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.kinds import ANSWERS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import Heartbeat, NodeInfo

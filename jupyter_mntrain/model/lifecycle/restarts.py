@@ -9,8 +9,7 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
-from jupyter_mntrain.model.failure.kind_groups import OF_THE_SCRIPT, SILENCES, USELESS_TO_REPEAT
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.kinds import OF_THE_SCRIPT, SILENCES, USELESS_TO_REPEAT, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import is_out, job_state

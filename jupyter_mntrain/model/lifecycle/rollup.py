@@ -13,8 +13,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.judge import judge
-from jupyter_mntrain.model.failure.kind_groups import TAKEN
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.kinds import TAKEN, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.warnings import job_episodes, job_warnings
 from jupyter_mntrain.model.ids import NodeId, Rank

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import torch
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.telemetry.device.other_gpu_work import OtherGpuWork
-from jupyter_mntrain.telemetry.device.other_work import OtherWork
+from jupyter_mntrain.telemetry.device.other_work import OtherGpuWork, OtherWork
 from jupyter_mntrain.telemetry.device.peaks import Peak, given_peak, known_peak
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched

@@ -7,6 +7,9 @@ import time
 
 import psutil
 
+from jupyter_mntrain.model.records.node import Gpu
+from jupyter_mntrain.telemetry.gpus import GpuReader
+
 OTHERS_SHARE = 0.2
 """A peak is marked as disturbed if other processes used more than this share of the CPUs
 meanwhile, or of the GPU just before."""
@@ -42,3 +45,64 @@ class OtherWork:
             if core in self._cores
         )
         return time.perf_counter(), busy, time.process_time()
+
+
+# Other GPU work: what shares a GPU or slows it while its peak is measured, by NVML.
+
+
+UNKNOWN = "load of other processes unknown"
+
+
+class OtherGpuWork:
+    """Watches one measurement of one rank: from before it loads the GPU to :meth:`words`.
+
+    Args:
+        uuid: of the GPU, as NVML writes it.
+    """
+
+    def __init__(self, uuid: str, reader: GpuReader) -> None:
+        self._uuid = uuid
+        self._reader = reader
+        self._before = self._gpu()
+
+    def words(self) -> str:
+        """What disturbed the measurement; call it right after the last product."""
+        slowed = self._reader.slowed_by(self._uuid)
+        return ", ".join(one for one in (self._sharing(), slowed) if one)
+
+    def _sharing(self) -> str:
+        before, after = self._before, self._gpu()
+        if before is None or after is None:
+            return UNKNOWN
+        others, arrived = _others(before), _others(after)
+        if others is None or arrived is None:
+            # A driver that hides processes, or tells their ids in another namespace: the
+            # utilization may be what this rank did just before.
+            is_idle = before.utilization is not None and before.utilization <= OTHERS_SHARE
+            return "" if is_idle else UNKNOWN
+        if arrived - others:
+            return BESIDE
+        if not others:
+            return ""
+        if before.utilization is None:
+            return UNKNOWN
+        return BESIDE if before.utilization > OTHERS_SHARE else ""
+
+    def _gpu(self) -> Gpu | None:
+        return next((one for one in self._reader.read() if one.uuid == self._uuid), None)
+
+
+def _others(gpu: Gpu) -> frozenset[int] | None:
+    """Processes on the GPU besides this job's ranks; ``None`` unless this rank is told, too."""
+    pids = {one.pid for one in gpu.processes}
+    if os.getpid() not in pids:
+        return None
+    return frozenset(pid for pid in pids if not _is_rank(pid))
+
+
+def _is_rank(pid: int) -> bool:
+    """Whether it is this process or another child of its torchrun."""
+    try:
+        return pid == os.getpid() or psutil.Process(pid).ppid() == os.getppid()
+    except psutil.Error:
+        return False

@@ -20,7 +20,6 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.credentials import Credentials, read_private, write_private
-from jupyter_mntrain.trust.joining.endorsement import endorse
 from jupyter_mntrain.trust.joining.messages import (
     Admission,
     Application,
@@ -30,8 +29,7 @@ from jupyter_mntrain.trust.joining.messages import (
     seal,
     unseal,
 )
-from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, Conversation, new_nonce
-from jupyter_mntrain.trust.joining.token import Token
+from jupyter_mntrain.trust.joining.token import NONCE_BYTES, Conversation, Token, endorse, new_nonce
 
 PENDING_KEY = "joining.key"
 

@@ -11,7 +11,7 @@ it is refused       →  stores them, and from then on requires certificates
 =====================  ==================================================================
 
 Each seal is a proof over the message, both nonces, and the hash of the certificate that the sender
-saw: see :mod:`jupyter_mntrain.trust.joining.proof`.
+saw: see :mod:`jupyter_mntrain.trust.joining.token`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from jupyter_mntrain.trust.certificates import (
     revoked_serials,
     subject_of,
 )
-from jupyter_mntrain.trust.joining.proof import Conversation, Side, prove
-from jupyter_mntrain.trust.joining.token import Token
+from jupyter_mntrain.trust.joining.token import Conversation, Side, Token, prove
 
 
 class JoinRefusedError(TrustError):

@@ -7,10 +7,15 @@ import hashlib
 import hmac
 import secrets
 import struct
+from typing import Literal, NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
-from jupyter_mntrain.trust.certificates import Role
+from jupyter_mntrain.trust.certificates import Role, load_certificate, requested_key
 
 PREFIX = "mntrain-"
 SECRET_BYTES = 16
@@ -97,3 +102,79 @@ def read_token(text: str) -> Token:
 
 def _check(body: bytes) -> bytes:
     return hashlib.sha256(b"mntrain token" + body).digest()[:_CHECK_BYTES]
+
+
+# Proof of the token: a MAC over the certificate that was seen.
+#
+# The connection is TLS with a self-signed certificate. Each side puts the hash of the certificate
+# *it* saw into a MAC keyed with the token's secret. A man in the middle must present a certificate
+# of its own, so the hashes differ, and it cannot forge the MAC.
+
+
+NONCE_BYTES = 32
+
+Side = Literal["joining", "inviting"]
+
+
+def new_nonce() -> bytes:
+    return secrets.token_bytes(NONCE_BYTES)
+
+
+class Conversation(NamedTuple):
+    """What both sides of one joining must have seen alike.
+
+    Args:
+        certificate_hash: SHA-256 of the joining side's certificate, as seen here.
+        greeted: nonce of the inviting side.
+        applied: nonce of the joining side.
+    """
+
+    certificate_hash: bytes
+    greeted: bytes
+    applied: bytes
+
+
+def prove(secret: bytes, side: Side, seen: Conversation, content: bytes) -> bytes:
+    """Compute a proof: 32 bytes.
+
+    Args:
+        side: that proves, so that one side's proof cannot be reflected as the other's.
+        content: the message that it authenticates.
+    """
+    parts = (side.encode(), *seen, content)
+    # Length-prefixed, so that different parts cannot yield the same message.
+    message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return hmac.new(secret, b"mntrain join 1" + message, hashlib.sha256).digest()
+
+
+# Endorsement: a member's former key vouches for the key of its next certificate.
+#
+# Ids of nodes and names of drivers are public. Who joins under one that is registered has to hold
+# the registered key: either the request is for that key itself (its answer was lost, and it asks
+# again), or that key has signed the request.
+
+
+_PURPOSE = b"mntrain next key 1"
+
+
+def endorse(former: ec.EllipticCurvePrivateKey, request: str) -> bytes:
+    """Sign a certificate request for another key. Only that key's owner can use the answer."""
+    return former.sign(_PURPOSE + request.encode(), ec.ECDSA(hashes.SHA256()))
+
+
+def holds_key(certificate: str, request: str, endorsement: bytes) -> bool:
+    """Whether a request comes from the owner of a certificate. All PEM.
+
+    Raises:
+        TrustError: it is not a request, or not signed by its own key.
+    """
+    registered = load_certificate(certificate).public_key()
+    if requested_key(request) == registered:
+        return True
+    if not isinstance(registered, ec.EllipticCurvePublicKey):
+        return False
+    try:
+        registered.verify(endorsement, _PURPOSE + request.encode(), ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return False
+    return True

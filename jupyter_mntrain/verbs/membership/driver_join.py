@@ -53,7 +53,7 @@ class JoinAsDriver(Verb):
             room_for,
         )
         from jupyter_mntrain.trust.joining.candidate import Candidate
-        from jupyter_mntrain.trust.joining.clocks import clock_problem
+        from jupyter_mntrain.trust.joining.join_server import clock_problem
 
         name = args.name or own_driver_name()
         if not is_member_name(name):
@@ -90,7 +90,7 @@ class JoinAsDriver(Verb):
 
 
 async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
-    from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
+    from jupyter_mntrain.cluster.discovery.discovery import LOOPBACK, browsing_addresses
     from jupyter_mntrain.trust.joining.announcer import Announcer
     from jupyter_mntrain.trust.joining.join_server import seek_admission
 

@@ -246,7 +246,7 @@ describe('a first step', () => {
   it('is asked for until it has ended, and shown with the rest', async () => {
     const asked = openJob([
       { doing: 'starting the job for a first step' },
-      { is_over: true, examination: examination() }
+      { is_over: true, doctor: examination() }
     ]);
     await screen.findByText(/took/);
     await press();

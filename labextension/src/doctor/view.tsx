@@ -98,8 +98,8 @@ async function firstStep(
     if (now.problem) {
       throw new RequestError(now.problem, 0);
     }
-    if (now.examination) {
-      return now.examination;
+    if (now.doctor) {
+      return now.doctor;
     }
     say(now.doing ?? '');
   }

@@ -97,7 +97,7 @@ test('a job is started to see whether it works', async ({ page }) => {
       report: { ...report, time_s: Date.now() / 1000, took_s: 9.1 },
       checks: [{ id: 'deep-step', title: 'First step' }]
     };
-    await route.fulfill({ json: { is_over: true, examination } });
+    await route.fulfill({ json: { is_over: true, doctor: examination } });
   });
   await page.route(/mntrain\/v1\/doctor(\?|$)/, async route => {
     const { report, checks } = await (

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tornado.web import RequestHandler
 
-from jupyter_mntrain.agent.access.roles import MAY
+from jupyter_mntrain.agent.access.callers import MAY
 from jupyter_mntrain.agent.http import ROUTES
 from jupyter_mntrain.model.api import Route, TrustNews, stream_decoder
 from jupyter_mntrain.model.ids import JobId
@@ -70,9 +70,9 @@ def test_every_request_is_in_the_table_and_for_these_roles() -> None:
     same_rows(
         served,
         MAY,
-        "nobody has decided who may send {}: add it to MAY in agent/access/roles.py, and here to"
+        "nobody has decided who may send {}: add it to MAY in agent/access/callers.py, and here to"
         " VIEWERS or NODES if those may",
-        "MAY of agent/access/roles.py has {}, which no handler serves: remove it",
+        "MAY of agent/access/callers.py has {}, which no handler serves: remove it",
     )
     expected: dict[Role, set[tuple[Route, str]]] = {
         "driver": served,

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.failure.gathering import Gathering
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
+from jupyter_mntrain.agent.machine.interfaces import neighbors
 from jupyter_mntrain.agent.machine.kernel_log import fault_lines
-from jupyter_mntrain.agent.machine.neighbors import neighbors
-from jupyter_mntrain.agent.machine.tcp import counters, stuck_connections
+from jupyter_mntrain.agent.machine.ports import counters, stuck_connections
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.evidence import Neighbor

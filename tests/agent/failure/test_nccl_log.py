@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jupyter_mntrain.agent.failure.nccl_log import last_said_s
+from jupyter_mntrain.agent.failure.torchrun_log import last_said_s
 
 WRITTEN_S = 99.0
 

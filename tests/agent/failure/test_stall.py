@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.agent.failure.exchange_pace import LEAST_S as PAUSE_S
 from jupyter_mntrain.agent.failure.stacks import (
     ANSWER_S,
 )
@@ -16,6 +15,7 @@ from jupyter_mntrain.agent.failure.stall import (
     STALL_S,
     Watchdog,
 )
+from jupyter_mntrain.agent.failure.stall import LEAST_S as PAUSE_S
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Resumed, Stalled

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.gang.achievements import Achievements
+from jupyter_mntrain.agent.gang.achieved_rates import Achievements
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.gang import early_silence
-from jupyter_mntrain.agent.gang.early_silence import PATIENCE_S, EarlySilence
+from jupyter_mntrain.agent.gang import watch
+from jupyter_mntrain.agent.gang.watch import PATIENCE_S, EarlySilence
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import PartStatus, Placement, RankStatus
@@ -52,7 +52,7 @@ def refusing() -> str:
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early_silence, "CONNECT_S", 0.2)
+    monkeypatch.setattr(watch, "CONNECT_S", 0.2)
 
 
 async def test_it_is_named_once_its_silence_was_long(mute: str) -> None:

@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.gang import notices
-from jupyter_mntrain.agent.gang.mail import SETTINGS, Mail, MailSettings, read_mail_settings
-from jupyter_mntrain.agent.gang.notice import Notice
-from jupyter_mntrain.agent.gang.notices import Notices, channels_of
+from jupyter_mntrain.agent.gang.notices import (
+    SETTINGS,
+    Mail,
+    MailSettings,
+    Notice,
+    Notices,
+    channels_of,
+    read_mail_settings,
+)
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model.environment import MAIL_VARIABLE
 from jupyter_mntrain.model.errors import SpecError

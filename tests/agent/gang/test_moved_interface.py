@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now
-from jupyter_mntrain.agent.gang.moved_interface import interface_now, source_toward
+from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now, interface_now, source_toward
 from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Interface, InterfaceKind

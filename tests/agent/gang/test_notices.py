@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from jupyter_mntrain.agent.gang import notices, webhook
+from jupyter_mntrain.agent.gang import notices
 from jupyter_mntrain.agent.gang.notices import Notices, channels_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model.environment import WEBHOOK_VARIABLE
@@ -118,7 +118,7 @@ async def test_it_is_tried_again_and_the_address_is_never_logged(
     tmp_path, listener, monkeypatch, caplog
 ):
     monkeypatch.setattr(notices, "AGAIN_AFTER_S", 0.01)
-    monkeypatch.setattr(webhook, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(notices, "TIMEOUT_S", 1.0)
     hook = notices_of(job_with(tmp_path, listener.url))
     with caplog.at_level("INFO", logger="mntrain.agent"):
         hook.tell_stall(CAUSE)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.agent.gang.own_node import OwnNode
+from jupyter_mntrain.agent.gang.restarter import OwnNode
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.trust.audit import Audit
 

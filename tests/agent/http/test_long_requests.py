@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.access.threads import SLOW_THREADS
+from jupyter_mntrain.agent.access.limits import SLOW_THREADS
 from jupyter_mntrain.model.api import Route, StopRequest
 from jupyter_mntrain.model.records.node import Workplace
 from tests import trusted

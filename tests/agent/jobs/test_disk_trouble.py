@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.jobs.disk_trouble import DiskTrouble
+from jupyter_mntrain.agent.jobs.record_file import DiskTrouble
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import JobId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.warnings.began_again import began_again
+from jupyter_mntrain.agent.warnings.watch import began_again
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec

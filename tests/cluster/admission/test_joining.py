@@ -43,8 +43,13 @@ from jupyter_mntrain.trust.joining.messages import (
     JoinRefusedError,
     seal,
 )
-from jupyter_mntrain.trust.joining.proof import Conversation, new_nonce
-from jupyter_mntrain.trust.joining.token import new_token, read_token, write_token
+from jupyter_mntrain.trust.joining.token import (
+    Conversation,
+    new_nonce,
+    new_token,
+    read_token,
+    write_token,
+)
 from tests.agent.live import free_port
 from tests.cluster.admission.conftest import Joining, up
 from tests.waiting import PATIENCE_S, until

@@ -18,9 +18,9 @@ from jupyter_mntrain.cluster.discovery.discovery import (
     FoundAgent,
     MdnsDiscovery,
     StaticDiscovery,
+    browsing_addresses,
     read_announcement,
 )
-from jupyter_mntrain.cluster.discovery.local_interfaces import browsing_addresses
 from jupyter_mntrain.cluster.handle.discovery import ClusterDiscovery
 from jupyter_mntrain.model.api import SERVICE_TYPE
 from jupyter_mntrain.trust.driver_membership import DriverMembership

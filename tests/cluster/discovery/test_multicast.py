@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.cluster.discovery.multicast import deaf_addresses
+from jupyter_mntrain.cluster.discovery.discovery import deaf_addresses
 
 pytestmark = pytest.mark.anyio
 

@@ -133,9 +133,9 @@ def test_a_job_is_started_to_see_whether_it_works(served: Served) -> None:
 
     state = ended(served.server, "/doctor/deep", {"job": job_id}, end_it)
     assert state.problem is None
-    assert state.examination is not None
-    tried = [one for one in state.examination.report.findings if one.check == "deep-step"]
-    assert [one.level for one in tried] == ["stops", "stops"], state.examination.report.findings
+    assert state.doctor is not None
+    tried = [one for one in state.doctor.report.findings if one.check == "deep-step"]
+    assert [one.level for one in tried] == ["stops", "stops"], state.doctor.report.findings
     assert {one.node for one in tried} == {"node1", "node2"}
     assert len(seen) == 1
 

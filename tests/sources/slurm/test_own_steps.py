@@ -288,7 +288,7 @@ def test_its_script_tells_agents_why_when_everything_is_told_to_end(
     slurm: Slurm, begun: Begun
 ) -> None:
     begun.runs()
-    until((begun.folder / "relay").exists, "what tells why", 60.0)
+    until((begun.folder / "status-relay").exists, "what tells why", 60.0)
     until(lambda: read_allocation(begun.folder).ends_s is not None, "its first look", 60.0)
     os.killpg(int((slurm.folder / "script").read_text()), signal.SIGTERM)
     until((slurm.folder / "told").exists, "srun is told to end")
@@ -296,7 +296,7 @@ def test_its_script_tells_agents_why_when_everything_is_told_to_end(
     (begun.folder / "ask").touch()
     until(lambda: read_allocation(begun.folder).is_canceled, "they are told why", 60.0)
     begun.ends(0)
-    until(lambda: not (begun.folder / "relay").exists(), "what tells why ends")
+    until(lambda: not (begun.folder / "status-relay").exists(), "what tells why ends")
     assert not (begun.folder / "secrets").exists()
 
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from jupyter_mntrain.telemetry.device import gemm
-from jupyter_mntrain.telemetry.device.other_gpu_work import UNKNOWN, OtherGpuWork
-from jupyter_mntrain.telemetry.device.other_work import BESIDE
+from jupyter_mntrain.telemetry.device.other_work import BESIDE, UNKNOWN, OtherGpuWork
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin.cards import Cards, install
 

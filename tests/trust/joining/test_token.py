@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.certificates import Role
-from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, Conversation, new_nonce, prove
-from jupyter_mntrain.trust.joining.token import PREFIX, Token, new_token, read_token, write_token
+from jupyter_mntrain.trust.joining.token import (
+    NONCE_BYTES,
+    PREFIX,
+    Conversation,
+    Token,
+    new_nonce,
+    new_token,
+    prove,
+    read_token,
+    write_token,
+)
 
 FINGERPRINT = bytes(range(32))
 SECRETS = st.binary(min_size=16, max_size=16)

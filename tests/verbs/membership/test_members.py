@@ -17,8 +17,7 @@ from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import Subject, new_key, request
 from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory
 from jupyter_mntrain.trust.joining.messages import Application
-from jupyter_mntrain.trust.joining.proof import new_nonce
-from jupyter_mntrain.trust.joining.token import PREFIX, Token, read_token
+from jupyter_mntrain.trust.joining.token import PREFIX, Token, new_nonce, read_token
 from jupyter_mntrain.trust.member_register import IssuedInvitation
 from jupyter_mntrain.verbs.context import Context
 from tests.agent.live import free_port
@@ -28,7 +27,7 @@ from tests.wording import says, wording
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.SETTLE_S", 0.0)
+    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.DISCOVERY_S", 0.0)
 
     def run(*words: str):
         code = main(["--cluster", "mine", *words])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.machine.devices.cpu_limit import cores, usable_cpus
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
+from jupyter_mntrain.agent.machine.devices.limits import cores, usable_cpus
 from jupyter_mntrain.agent.machine.devices.programs import run_programs
 from jupyter_mntrain.agent.machine.inventory import read_cpu_model
 from jupyter_mntrain.agent.machine.software.pythons import activated

@@ -17,9 +17,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.interfaces import neighbors, read_interfaces
 from jupyter_mntrain.agent.machine.links.probe import unacknowledged
-from jupyter_mntrain.agent.machine.neighbors import neighbors
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.doctor.paths import (
     Flow,

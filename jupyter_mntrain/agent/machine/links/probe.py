@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from jupyter_mntrain.agent.machine.links.condition import CONDITIONS, ConditionWatch
 from jupyter_mntrain.agent.machine.links.round_trips import echo, measure_latency
+from jupyter_mntrain.agent.machine.links.turn import CONDITIONS, ConditionWatch
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.node import Capacity, Condition, LinkMeasurement

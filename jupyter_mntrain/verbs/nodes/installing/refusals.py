@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text, size_text
-from jupyter_mntrain.trust.joining.clocks import SET_CLOCK, TOLERANCE_S
+from jupyter_mntrain.trust.joining.join_server import SET_CLOCK, TOLERANCE_S
 from jupyter_mntrain.verbs.nodes.installing.facts import Facts, Wanted
 from jupyter_mntrain.verbs.nodes.installing.plan import changes_packages, member_of, right_packages
 

@@ -5,7 +5,6 @@ import socket
 import pytest
 
 from jupyter_mntrain.agent.machine.links import round_trips
-from jupyter_mntrain.agent.machine.links.condition import ConditionWatch
 from jupyter_mntrain.agent.machine.links.probe import (
     LEAST_QUEUED_BYTES,
     QUEUED_S,
@@ -14,6 +13,7 @@ from jupyter_mntrain.agent.machine.links.probe import (
     measure,
     open_sink,
 )
+from jupyter_mntrain.agent.machine.links.turn import ConditionWatch
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.probes import LinkEnd, ProbeSend, ProbeTicket
 from tests.wording import says, wording
@@ -111,7 +111,7 @@ def test_a_job_that_begins_while_a_link_is_measured_marks_it():
 def test_a_thread_that_waits_for_a_core_is_starved(tmp_path, monkeypatch, waited_s, condition):
     schedstat = tmp_path / "schedstat"
     schedstat.write_text("10 1000 1\n")
-    monkeypatch.setattr("jupyter_mntrain.agent.machine.links.condition.SCHEDSTAT", schedstat)
+    monkeypatch.setattr("jupyter_mntrain.agent.machine.links.turn.SCHEDSTAT", schedstat)
     watch = ConditionWatch(idle)
     schedstat.write_text(f"10 {1000 + int(waited_s * 1e9)} 1\n")
     assert watch.condition() == condition

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.preflight import before_launch, prober
+from jupyter_mntrain.cluster.preflight import before_launch, probing
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model.errors import DoctorRefusedError, NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -256,7 +256,7 @@ def test_ways_are_tried_again_once_they_may_have_changed(
             elsewhere.do(agent.finish, job.id, 1)
         wait_for(lambda: job.view().state == "failed")
     else:
-        monkeypatch.setattr(prober, "KEPT_S", 0.0)
+        monkeypatch.setattr(probing, "KEPT_S", 0.0)
     cluster.launch(spec())
     assert [agent.count("paths") for agent in agents] == [6, 6]
 

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from jupyter_mntrain.agent.machine.devices import control_groups, cpu_limit, memory_limit
+from jupyter_mntrain.agent.machine.devices import limits
 
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(control_groups, "CGROUPS", tmp_path)
-    monkeypatch.setattr(control_groups, "OWN", tmp_path / "own")
-    monkeypatch.setattr(cpu_limit, "affine_cpus", lambda: 4)
+    monkeypatch.setattr(limits, "CGROUPS", tmp_path)
+    monkeypatch.setattr(limits, "OWN", tmp_path / "own")
+    monkeypatch.setattr(limits, "affine_cpus", lambda: 4)
     machine = SimpleNamespace(total=64 << 30, available=32 << 30)
-    monkeypatch.setattr(memory_limit.psutil, "virtual_memory", lambda: machine)
+    monkeypatch.setattr(limits.psutil, "virtual_memory", lambda: machine)
     return tmp_path
 
 
@@ -26,17 +26,17 @@ def write(path: Path, text: str) -> None:
 
 
 def test_without_limits_all_cores_may_be_used(groups: Path) -> None:
-    assert cpu_limit.cores() == 4.0, "nor can the groups be read"
+    assert limits.cores() == 4.0, "nor can the groups be read"
     write(groups / "own", "0::/user.slice\n")
     write(groups / "user.slice" / "cpu.max", "max 100000\n")
-    assert cpu_limit.cores() == 4.0
+    assert limits.cores() == 4.0
 
 
 def test_the_tightest_limit_counts_whichever_group_above_has_it(groups: Path) -> None:
     write(groups / "own", "0::/user.slice/mntrain.service\n")
     write(groups / "user.slice" / "cpu.max", "150000 100000\n")
     write(groups / "user.slice" / "mntrain.service" / "cpu.max", "200000 100000\n")
-    assert cpu_limit.cores() == 1.5
+    assert limits.cores() == 1.5
 
 
 def test_limits_of_version_1_are_read_too(groups: Path) -> None:
@@ -45,29 +45,29 @@ def test_limits_of_version_1_are_read_too(groups: Path) -> None:
     write(groups / "cpu" / "cpu.cfs_period_us", "100000\n")
     write(groups / "cpu" / "host1" / "cpu.cfs_quota_us", "50000\n")
     write(groups / "cpu" / "host1" / "cpu.cfs_period_us", "100000\n")
-    assert cpu_limit.cores() == 0.5
+    assert limits.cores() == 0.5
 
 
 def test_ranks_share_the_cores_that_may_be_kept_busy(groups: Path) -> None:
-    assert cpu_limit.usable_cpus({}) == 4
+    assert limits.usable_cpus({}) == 4
     write(groups / "own", "0::/pod\n")
     write(groups / "pod" / "cpu.max", "150000 100000\n")
-    assert cpu_limit.usable_cpus({}) == 2
+    assert limits.usable_cpus({}) == 2
     write(groups / "pod" / "cpu.max", "20000 100000\n")
-    assert cpu_limit.usable_cpus({}) == 1
+    assert limits.usable_cpus({}) == 1
 
 
 @pytest.mark.parametrize(("told", "cores"), [("2", 2.0), ("16", 4.0), ("x", 4.0)])
 def test_an_allocation_gives_some_of_the_cores(groups: Path, told: str, cores: float) -> None:
     assert groups
-    assert cpu_limit.cores({"SLURM_CPUS_ON_NODE": told}) == cores
+    assert limits.cores({"SLURM_CPUS_ON_NODE": told}) == cores
 
 
 def test_without_limits_all_memory_may_be_used(groups: Path) -> None:
-    assert memory_limit.usable_memory({}) == (64 << 30, 32 << 30)
+    assert limits.usable_memory({}) == (64 << 30, 32 << 30)
     write(groups / "own", "7:memory:/job\n0::/\n")
     write(groups / "memory" / "memory.limit_in_bytes", "9223372036854771712\n")
-    assert memory_limit.usable_memory({}) == (64 << 30, 32 << 30)
+    assert limits.usable_memory({}) == (64 << 30, 32 << 30)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_a_control_group_limits_memory_and_its_cache_is_free(
     write(groups / folder / most, f"{8 << 30}\n")
     write(groups / folder / used, f"{5 << 30}\n")
     write(groups / folder / "memory.stat", f"anon 1\n{cached} {2 << 30}\n")
-    assert memory_limit.usable_memory({}) == (8 << 30, 5 << 30)
+    assert limits.usable_memory({}) == (8 << 30, 5 << 30)
 
 
 def test_an_allocation_gives_some_of_the_memory(groups: Path) -> None:
     assert groups
-    assert memory_limit.usable_memory({"SLURM_MEM_PER_NODE": "2048"}) == (2 << 30, 2 << 30)
-    assert memory_limit.usable_memory({"SLURM_MEM_PER_NODE": "0"}) == (64 << 30, 32 << 30)
+    assert limits.usable_memory({"SLURM_MEM_PER_NODE": "2048"}) == (2 << 30, 2 << 30)
+    assert limits.usable_memory({"SLURM_MEM_PER_NODE": "0"}) == (64 << 30, 32 << 30)

@@ -1,1 +1,0 @@
-"""Routes of files: those of projects, and large ones."""

@@ -1,0 +1,130 @@
+"""Memory limit: how much of the machine's memory this process and its children may use."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import psutil
+
+from jupyter_mntrain.model.sources.allocation_limits import read_allocation_limits
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
+
+# Control groups: those that limit this process, of both versions.
+
+
+CGROUPS = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+Version = Literal[1, 2]
+
+
+def own_groups(controller: str) -> Iterator[tuple[Version, Path]]:
+    """Directories of each group that this process is in, and of those above it.
+
+    Args:
+        controller: of version 1, like ``cpu``.
+    """
+    for line in kernel_text(OWN).splitlines():
+        number, controllers, name = line.split(":", 2)
+        own = Path(name.lstrip("/"))
+        if number == "0" and not controllers:
+            for group in (own, *own.parents):
+                yield 2, CGROUPS / group
+        elif controller in controllers.split(","):
+            for group in (own, *own.parents):
+                yield 1, CGROUPS / controller / group
+
+
+# CPU limit: how many cores this process and its children may use.
+
+
+def usable_cpus(environment: Mapping[str, str] = os.environ) -> int:
+    """Number of cores that this process may keep busy, of those that it may run on."""
+    return max(1, math.ceil(cores(environment)))
+
+
+def cores(environment: Mapping[str, str] = os.environ) -> float:
+    """Cores' worth of CPU time: limits of its control groups make it a fraction.
+
+    Args:
+        environment: tells what an allocation gives it, which not every site enforces.
+    """
+    limits = [limit for limit in _cpu_limits() if limit is not None]
+    granted = read_allocation_limits(environment).cpus
+    told = [] if granted is None else [float(granted)]
+    return round(min([float(affine_cpus()), *limits, *told]), 3)
+
+
+def affine_cpus() -> int:
+    """Number of cores that the scheduler of the kernel lets this process run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def _cpu_limits() -> list[float | None]:
+    """Limit of each control group that this process is in, and of those above it."""
+    read = {2: _second, 1: _first}
+    return [read[version](group) for version, group in own_groups("cpu")]
+
+
+def _second(group: Path) -> float | None:
+    """Limit of a group of version 2: ``50000 100000`` is half a core, ``max 100000`` is none."""
+    words = kernel_text(group / "cpu.max").split()
+    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
+
+
+def _first(group: Path) -> float | None:
+    """Limit of a group of version 1, where -1 is none."""
+    quota, period = (kernel_text(group / f"cpu.cfs_{one}_us") for one in ("quota", "period"))
+    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None
+
+
+class UsableMemory(NamedTuple):
+    """Bytes that this process and its children may use, and those of them that are free."""
+
+    total_bytes: int
+    available_bytes: int
+
+
+def usable_memory(environment: Mapping[str, str] = os.environ) -> UsableMemory:
+    """The machine's memory, within the limits of control groups and of an allocation.
+
+    Args:
+        environment: tells what an allocation gives it, which not every site enforces.
+    """
+    machine = psutil.virtual_memory()
+    limits = [UsableMemory(machine.total, machine.available), *_limits()]
+    if (granted := read_allocation_limits(environment).memory_bytes) is not None:
+        limits.append(UsableMemory(granted, granted))
+    return UsableMemory(*map(min, zip(*limits, strict=True)))
+
+
+def _limits() -> list[UsableMemory]:
+    """Of each control group that this process is in, and of those above it."""
+    names = {2: ("memory.max", "memory.current"), 1: _FIRST}
+    found = (_limit(group, *names[version]) for version, group in own_groups("memory"))
+    return [one for one in found if one is not None]
+
+
+_FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+def _limit(group: Path, most: str, used: str) -> UsableMemory | None:
+    """Of one group; ``None`` without a limit. Of its use, what is cached of files is free.
+
+    A group of version 1 without a limit has one near the largest number: the machine has less.
+    """
+    limit, use = kernel_text(group / most), kernel_text(group / used)
+    if not limit.isdecimal():
+        return None
+    held = max(0, int(use or 0) - _cached(group))
+    return UsableMemory(int(limit), max(0, int(limit) - held))
+
+
+def _cached(group: Path) -> int:
+    """Bytes that the kernel gives back when they are needed."""
+    lines = dict(line.split() for line in kernel_text(group / "memory.stat").splitlines())
+    return int(lines.get("inactive_file", lines.get("total_inactive_file", "0")))
