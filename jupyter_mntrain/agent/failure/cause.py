@@ -12,12 +12,15 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
+from jupyter_mntrain.agent.attempt.supervisor import marks_between
 from jupyter_mntrain.agent.failure.printed import (
     last_error,
     last_lines,
     last_spoken,
+    latest_output_of,
     output_of,
     tail,
+    tail_bytes,
 )
 from jupyter_mntrain.agent.failure.rank_end import RankEnding, of_message, of_signal, unix_s
 from jupyter_mntrain.agent.failure.torchrun_log import CLOSING, Failure, rank_failures
@@ -53,7 +56,11 @@ def rank_ends(
         has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
         swept_s: when the agent began to kill all of them; ``None`` = it did not.
     """
-    log, metrics = tail(directory / "log"), metrics_of(directory)
+    path, metrics = directory / "log", metrics_of(directory)
+    content = tail_bytes(path)
+    log = content.decode(errors="replace")
+    size = path.stat().st_size if content else 0
+    marks = marks_between(path, 0, size, now_s)
     records = [read_exit_record(metrics, rank) for rank in ranks]
     exits = read_exits(metrics)
     failures = _failures(log, records, exits)
@@ -63,7 +70,12 @@ def rank_ends(
         failure, lines = failures.get(local) or _unreaped(local, seen_code), output_of(rank, log)
         if swept_s is not None and _was_swept(failure, gone_s, swept_s):
             continue
-        end = RankEnding(directory, rank, local, record, failure, lines, has_run_out=has_run_out)
+        latest = latest_output_of(rank, content, size, marks)
+        end = RankEnding(
+            *(directory, rank, local, record, failure, lines),
+            latest=latest,
+            has_run_out=has_run_out,
+        )
         if failure is None:
             # Its own word first: a busy machine collects the process seconds later.
             ended_s = end.ended_normally_s or _ended_well_s(record, exits)

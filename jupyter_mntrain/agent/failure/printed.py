@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,9 @@ DETAIL_LINES = 40
 """Maximum number of lines of the log that are shown with a cause."""
 LINE_LIMIT = 500
 """Maximum number of characters of such a line: scripts print whole tensors."""
+
+RECENT_S = 10.0
+"""What a rank printed longer than this before its last line, it went on from."""
 
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
 _ABORT_LINE = re.compile(r"^ *what\(\): +(?P<reason>.+)")
@@ -40,17 +44,44 @@ _TORCH_TAG = re.compile(r"^\[rank\d+\]: ?")
 
 def tail(path: Path) -> str:
     """Read the end of a log; empty if there is none."""
+    return tail_bytes(path).decode(errors="replace")
+
+
+def tail_bytes(path: Path) -> bytes:
     if not path.exists():
-        return ""
+        return b""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
-        return file.read().decode(errors="replace")
+        return file.read()
 
 
 def output_of(rank: Rank, log: str) -> list[str]:
     """Return the lines of one rank, without its tags."""
     tag = re.compile(rf"^\[\S+ rank {rank}\] ?")
     return [_TORCH_TAG.sub("", tag.sub("", line)) for line in log.split("\n") if tag.match(line)]
+
+
+def latest_output_of(
+    rank: Rank, log: bytes, end: int, marks: Sequence[tuple[int, float]]
+) -> list[str]:
+    """Return the lines of one rank that it printed within :data:`RECENT_S` of its last one.
+
+    Args:
+        log: its last bytes.
+        end: their last offset.
+        marks: offsets and the times by which what is before them had been written; all lines are
+            recent if there are none.
+    """
+    tag = re.compile(rb"^\[\S+ rank %d\] ?" % rank)
+    offset = end - len(log)
+    written: list[tuple[float, bytes]] = []
+    for line in log.split(b"\n"):
+        offset += len(line) + 1
+        if tag.match(line):
+            at = bisect_left(marks, (offset,))
+            written.append((marks[min(at, len(marks) - 1)][1] if marks else 0.0, line))
+    recent = [line for time_s, line in written if time_s >= written[-1][0] - RECENT_S]
+    return output_of(rank, b"\n".join(recent).decode(errors="replace"))
 
 
 def last_lines(lines: Sequence[str]) -> str:

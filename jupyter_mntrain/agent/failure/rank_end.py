@@ -62,6 +62,7 @@ class RankEnding:
         record: what its hooks wrote; ``None`` if it had none.
         failure: what torchrun says of it; ``None`` if nothing.
         lines: what it printed.
+        latest: the last of it, which it did not go on from; all of it unless given.
         has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
     """
 
@@ -74,8 +75,10 @@ class RankEnding:
         failure: Failure | None,
         lines: Sequence[str],
         *,
+        latest: Sequence[str] | None = None,
         has_run_out: bool | None = None,
     ) -> None:
+        self._latest = lines if latest is None else latest
         self._directory = directory
         self._metrics = metrics_of(directory)
         self._rank = rank
@@ -175,7 +178,7 @@ class RankEnding:
             cause = f"ended itself at once (os._exit) with exit code {code}"
         if said:
             cause += f"; its last line: {said}"
-        error = last_traceback_error(self._lines)
+        error = last_traceback_error(self._latest)
         if error is None or error.startswith(said):
             return _problem(cause, None, Kind.EXIT_CODE, detail)
         cause += f"; the last exception that it printed: {error}"

@@ -3,12 +3,15 @@ from __future__ import annotations
 import json
 import signal
 import time
+from array import array
 
 import msgspec
 import pytest
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
+from jupyter_mntrain.agent.attempt.supervisor import times_of
 from jupyter_mntrain.agent.failure.cause import rank_ends
+from jupyter_mntrain.agent.failure.printed import TRACEBACK
 from jupyter_mntrain.agent.failure.rank_end import of_exception, of_signal
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -179,6 +182,22 @@ def test_a_traceback_above_what_waited_in_a_buffer_is_told(attempt):
     _, cause = explained(attempt(tagged + FAILED.format(code=1, local=0)), RANKS, 1, now_s=5.0)
     assert says("its last line: step 1", cause.cause)
     assert "ValueError: no such lr (train.py, line 8)" in cause.cause
+
+
+@pytest.mark.parametrize(("after_s", "kind"), [(1.0, Kind.NO_ROUTE), (60.0, Kind.EXIT_CODE)])
+def test_what_a_rank_went_on_from_is_not_why_it_ended(attempt, after_s, kind):
+    """A thread's exception, or one that the script has handled, long before another end."""
+    raised = f'{TRACEBACK}\n  File "/own.py", line 4, in f\nOSError: shard: no route to host'
+    thread = "".join(f"[node2 rank 2] {line}\n" for line in raised.splitlines())
+    steps = "[node2 rank 2] step\n" * 9
+    directory = attempt(thread + steps + FAILED.format(code=7, local=0))
+    marks = [len(thread), 100.0, len(thread + steps), 100.0 + after_s]
+    times_of(directory / "log").write_bytes(array("d", marks).tobytes())
+    metrics_of(directory).mkdir()
+    over = ExitRecord(pid=72, monotonic_s=time.monotonic(), is_over=True)
+    (metrics_of(directory) / EXIT_FILE.format(2)).write_bytes(msgspec.json.encode(over))
+    _, cause = explained(directory, RANKS, 7, now_s=100.0 + after_s)
+    assert (cause.kind, "no route" in cause.cause) == (kind, kind is Kind.NO_ROUTE)
 
 
 def test_a_script_without_error_files_is_explained_by_what_its_rank_printed(attempt):
