@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from jupyter_mntrain.command_line.needed_packages import needed_packages
@@ -63,8 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader is gone (``| head``). Python would report it again when flushing at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader is gone (``| head``)
         return 0
     except Exception as error:  # noqa: BLE001 - shown, and the exit code is Python's own
         return print_defect(error, PROGRAM)
@@ -104,13 +103,37 @@ def _ended_by(*numbers: signal.Signals) -> Iterator[None]:
 
 def _verb(words: Sequence[str]) -> int:
     try:
+        try:
+            return _said(words)
+        except OSError:
+            # Not above: help does without.
+            from jupyter_mntrain.model.failure.system_errors import system_errors_told
+
+            with system_errors_told():
+                raise
+    except MntrainError as error:
+        code = print_error(error, words, _say_error)
+        with suppress(OSError):
+            sys.stdout.flush()
+            return code
+        _drop_output()  # the error was about it
+        return code
+
+
+def _said(words: Sequence[str]) -> int:
+    try:
         check_driver_system()
-        return _run(parse(words, program=PROGRAM))
+        code = _run(parse(words, program=PROGRAM))
     except HelpWanted as help_wanted:
         sys.stdout.write(f"{shown(str(help_wanted))}\n")
-        return 0
-    except MntrainError as error:
-        return print_error(error, words, _say_error)
+        code = 0
+    sys.stdout.flush()
+    return code
+
+
+def _drop_output() -> None:
+    """Have Python not report it again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(command: Command) -> int:
@@ -154,7 +177,6 @@ def _print(outcome: Outcome, *, wants_json: bool) -> int:
 
         # Soft: commands and log lines are to be copied, never folded.
         make_console().print(outcome.renderable, soft_wrap=True)
-    sys.stdout.flush()
     return outcome.exit_code
 
 

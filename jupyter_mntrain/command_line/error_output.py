@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 import traceback
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Final
+from pathlib import Path
+from typing import Final, TextIO
 
 from jupyter_mntrain.command_line.needed_packages import BAD_INPUT, blamed_package, say_blamed
 from jupyter_mntrain.model.errors import MntrainError
@@ -34,12 +36,19 @@ _PLAIN: Final = {
 
 
 def replace_unencodable() -> None:
-    """Print ASCII for what the locale's encoding lacks, as Latin-1 lacks ✓, instead of failing."""
+    """Print ASCII for what the locale's encoding lacks, as Latin-1 lacks ✓, instead of failing; and
+    nowhere where a descriptor was closed, as by ``>&-``.
+    """
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     codecs.register_error("mntrain", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         # A terminal's or a file's, not what stands in for it in notebooks and tests.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="mntrain")
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")  # until this process ends
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:

@@ -14,7 +14,7 @@ import pytest
 import jupyter_mntrain
 from jupyter_mntrain.agent.membership.state import Settings, keep
 from jupyter_mntrain.cli import main
-from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.builtin import built_in
@@ -216,17 +216,21 @@ def test_the_command_becomes_the_agent(tmp_path):
     assert told.stderr.startswith("mntrain agent: ")
 
 
-def test_a_reader_that_goes_away_is_no_error():
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [("| head -1; exit ${PIPESTATUS[0]}", 0), (">&-", 0), (">/dev/full", SpecError.exit_code)],
+)
+def test_where_nobody_can_read_is_no_defect(where, code):
     done = subprocess.run(
-        f"{sys.executable} -m jupyter_mntrain.cli --help | head -1; exit ${{PIPESTATUS[0]}}",
+        f"{sys.executable} -m jupyter_mntrain.cli --help {where}",
         shell=True,
         executable="/bin/bash",
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stderr == ""
-    assert done.returncode == 0
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == (code > 0), done.stderr
 
 
 def test_a_shown_recipe_is_its_file(run, tmp_path):
