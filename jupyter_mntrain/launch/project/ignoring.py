@@ -19,8 +19,8 @@ _GIT_PATIENCE_S = 5.0
 _USUAL = GitIgnoreSpec.from_lines(
     [".git", ".hg", ".svn", "__pycache__/", "*.pyc", ".ipynb_checkpoints/", ".DS_Store", "._*"]
 )
-VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
-"""File that makes a folder a virtual environment: its programs run only where it was made."""
+ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+"""What makes a folder an environment of venv or conda: its programs run only where it was made."""
 
 
 class IgnoreRules:
@@ -63,7 +63,7 @@ class IgnoreRules:
 
     def is_usual(self, path: Path, *, is_folder: bool) -> bool:
         """Whether nobody would miss a file or folder: every project has such."""
-        if is_folder and (path / VIRTUAL_ENVIRONMENT).exists():
+        if is_folder and any((path / one).exists() for one in ENVIRONMENT_MARKS):
             return True
         return bool(_USUAL.check_file(path.name + "/" * is_folder).include)
 
@@ -80,17 +80,25 @@ def _said(
 
 
 def _tracked(root: Path) -> frozenset[Path]:
-    """The files below a folder that git tracks, and the folders of those; none without git."""
+    """The files below a folder that git tracks, those of its submodules as well, and the folders of
+    all of them; none without git.
+    """
     if not any((one / ".git").exists() for one in (root, *root.parents)):
         return frozenset()
-    command = ["git", "-C", str(root), "ls-files", "-z"]
+    # Of a repository that another user owns, as in a container, git tells nothing, lest it run what
+    # its configuration names: to list files it would run this program alone.
+    trusting = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
+    command = ("git", *trusting, "-C", str(root), "ls-files", "-z")
     own = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        told = subprocess.run(
-            command, env=own, capture_output=True, timeout=_GIT_PATIENCE_S, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return frozenset()
+    told = b""
+    for words in ((*command, "--recurse-submodules"), command):  # one of them may be damaged
+        try:
+            told = subprocess.run(
+                words, env=own, capture_output=True, timeout=_GIT_PATIENCE_S, check=True
+            ).stdout
+        except (OSError, subprocess.SubprocessError):
+            continue
+        break
     files = {root / os.fsdecode(one) for one in told.split(b"\0") if one}
     folders = {folder for one in files for folder in one.parents if folder.is_relative_to(root)}
     return frozenset(files | folders)

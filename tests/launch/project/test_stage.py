@@ -14,6 +14,8 @@ from jupyter_mntrain.launch.project.stage import stage_project
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 
+WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@lab")
+
 
 def write(root: Path, *names: str, content: bytes | None = None) -> Path:
     for name in names:
@@ -43,6 +45,7 @@ def test_what_git_or_mntrain_ignores_stays_at_home(tmp_path: Path) -> None:
     write(
         tmp_path, "a.py", "a.log", "data/big.bin", "data/keep.bin", "runs/x", "sub/b.tmp",
         "sub/runs/y", "__pycache__/a.pyc", ".git/config", "venv/pyvenv.cfg", "venv/bin/python",
+        "env/conda-meta/history", "env/bin/python",
     )  # fmt: skip
     (tmp_path / ".gitignore").write_text("*.log\ndata/*\n/runs/\n")
     (tmp_path / ".mntrainignore").write_text("!data/keep.bin\n")
@@ -77,6 +80,27 @@ def test_what_git_tracks_is_sent_whatever_its_patterns_say(tmp_path: Path) -> No
     git_folder = tmp_path / ".git"
     (git_folder / "index").write_bytes(b"damaged")
     assert "out/deep/kept.txt" not in names(tmp_path), "without git its patterns hold"
+
+
+def test_what_git_tracks_is_known_of_submodules_and_of_repositories_of_others(
+    tmp_path: Path,
+) -> None:
+    lib, root = write(tmp_path / "lib", "data/table.bin"), write(tmp_path / "p", "a.py")
+    for one in (lib, root):
+        git(one, "init", "-q")
+    git(lib, "add", ".")
+    git(lib, *WHO, "commit", "-qm", "x")
+    git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(lib), "lib")
+    (root / ".gitignore").write_text("*.bin\n")
+    sent = [".gitignore", ".gitmodules", "a.py", "lib/data/table.bin"]
+    assert names(root) == sent, "what ignores files of a repository says nothing of its submodules"
+    git(root, "add", "-f", write(root, "own.bin") / "own.bin")
+    (root / "lib" / ".git").write_text("gitdir: nowhere\n")
+    assert "own.bin" in names(root), "one submodule is damaged"
+    if os.geteuid() == 0:  # git names it "dubious ownership"
+        for folder in (root, root / ".git"):
+            os.chown(folder, 65534, 65534)
+        assert "own.bin" in names(root)
 
 
 def test_what_is_left_out_is_known(tmp_path: Path) -> None:
