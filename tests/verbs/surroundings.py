@@ -15,6 +15,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +63,7 @@ plan train.py
 launch --dry-run train.py
 launch train.py
 launch ~nobody/train.py
+launch --dry-run --project . ~nobody/train.py
 resume j
 jobs
 status
@@ -142,7 +145,7 @@ class Ended(NamedTuple):
 
 def try_in(surrounding: Surrounding, verbs: tuple[str, ...]) -> list[Ended]:
     """Run verbs in a surrounding, each in a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="mntrain-surroundings-") as made:
+    with _tidied(surrounding), tempfile.TemporaryDirectory(prefix="mntrain-surroundings-") as made:
         root = Path(made)
         root.chmod(0o755)
         environment = _environment(surrounding, root)
@@ -164,6 +167,18 @@ def try_in(surrounding: Surrounding, verbs: tuple[str, ...]) -> list[Ended]:
         if not done.stdout:
             return [Ended("import", done.returncode, done.stdout, done.stderr)]
         return [Ended(*json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@contextmanager
+def _tidied(surrounding: Surrounding) -> Iterator[None]:
+    """Remove what root's verbs make in a home that is everybody's root folder."""
+    homes = (Path("/"),) if surrounding.home == "root" else ()
+    before = {one for home in homes for one in home.iterdir()}
+    try:
+        yield
+    finally:
+        for made in {one for home in homes for one in home.glob(".*")} - before:
+            shutil.rmtree(made, ignore_errors=True)
 
 
 def _as(surrounding: Surrounding) -> list[str]:

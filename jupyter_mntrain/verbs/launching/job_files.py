@@ -287,7 +287,7 @@ def stage_files(
 
 def with_script(listing: Listing, root: Path, directory: Path, target: str | None) -> Listing:
     """A folder's files with the script that a person named, also where git ignores it."""
-    script = (directory / Path(target or "").expanduser()).resolve()
+    script = (directory / in_home(target or "")).resolve()
     if not (script.is_relative_to(root) and script.suffix != ".toml" and script.is_file()):
         return listing
     name = script.relative_to(root).as_posix()
