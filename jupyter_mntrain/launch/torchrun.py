@@ -174,7 +174,7 @@ def _of_backends(
     return {
         **recorder_environment(own, root, has_gpus=bool(placement.gpus)),
         **gpu_environment(own, placement, gpus),
-        **_allocator(own, placement, gpus, runs_trainer=runs_trainer),
+        **(_allocator(own, placement, gpus) if runs_trainer else {}),
     }
 
 
@@ -259,23 +259,21 @@ def _queues(own: Collection[str]) -> dict[str, str]:
     return {} if name in own else {name: "32"}
 
 
-def _allocator(
-    own: Collection[str], placement: Placement, gpus: Iterable[Gpu], *, runs_trainer: bool
-) -> dict[str, str]:
+def _allocator(own: Collection[str], placement: Placement, gpus: Iterable[Gpu]) -> dict[str, str]:
     """Return the variables that let torch's CUDA allocator grow its segments: memory that is lost
     in gaps between tensors becomes free for others.
 
-    Nothing if the job configures the allocator itself, or where the driver would refuse it. With
-    CUDA graphs and several GPUs on a node that reach each other's memory it hangs
-    (pytorch#158029): the trainer captures none, a script may. Both names, as torch 2.9 ignores the
-    newer (pytorch#183387); the older alone would be warned of.
+    Nothing if the job configures the allocator itself, or where the driver would refuse it. Of the
+    trainer only: a script may share tensors with other processes, which a container, or Ubuntu,
+    refuses then (pytorch#165685), or capture CUDA graphs on several GPUs, which hang
+    (pytorch#158029). Both names, as torch 2.9 ignores the newer (pytorch#183387); the older alone
+    would be warned of.
     """
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     maps = all(gpu.maps_memory for gpu in gpus if gpu.index in placement.gpus)
-    may_hang = len(placement.gpus) > 1 and not runs_trainer
     if any(name in own for name in (*names, "PYTORCH_HIP_ALLOC_CONF")):
         return {}
-    if not placement.gpus or not maps or may_hang:
+    if not placement.gpus or not maps:
         return {}
     return dict.fromkeys(names, "expandable_segments:True")
 

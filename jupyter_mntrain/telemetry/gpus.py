@@ -32,6 +32,9 @@ DRAWING_JOB_BYTES = 2 * 2**30
 sharing) is a job of somebody's if it holds this much of its memory; such desktops hold up to 1
 GiB (nvidia-smi)."""
 
+_MPS_SERVER = "nvidia-cuda-mps"
+"""The kernel keeps 15 letters of a program's name."""
+
 RETRY_S = 10.0
 """Interval of asking again for NVIDIA's driver where it does not answer: it may load after the
 agent."""
@@ -258,15 +261,19 @@ class GpuReader:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
     def _jobs(self, handle: Any) -> list[Any]:
-        """Processes that compute, except the desktop's, which draw and use CUDA as well."""
+        """Processes that compute, except the desktop's, which draw and use CUDA beside that, and
+        the server of CUDA MPS, which stays when its clients have left: those are listed apart.
+        """
         nvml = self._nvml
+        clients = self._optional(lambda: nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)) or ()
         drawing = self._optional(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) or ()
         draws = {process.pid for process in drawing}
         return [
             process
-            for process in self._optional(partial(self._processes, handle)) or ()
+            for process in (*(self._optional(partial(self._processes, handle)) or ()), *clients)
             if process.pid not in draws
             or (getattr(process, "usedGpuMemory", None) or 0) >= DRAWING_JOB_BYTES
+            if not (process_on_gpu(process.pid).command or "").startswith(_MPS_SERVER)
         ]
 
     def _handle(self, index: int) -> Any:
@@ -296,7 +303,8 @@ class GpuReader:
                 lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle))
             ),
             is_unified=is_unified,
-            maps_memory=not is_vgpu and not _UNMAPPED_KERNELS.search(self._kernel),
+            # A GB10's driver runs out of memory early then (dgx-spark-playbooks#97).
+            maps_memory=not (is_vgpu or is_unified or _UNMAPPED_KERNELS.search(self._kernel)),
         )
 
     def _memory(self, handle: Any) -> tuple[int, int, bool]:

@@ -346,10 +346,13 @@ def test_the_nodes_own_variables_win_over_defaults_but_not_over_the_jobs() -> No
     assert network_environment(placement(), (), {"NCCL_IB_HCA"})["NCCL_IB_DISABLE"] == "1"
 
 
+TRAINS = ("-m", "jupyter_mntrain.train", "recipe.toml")
+
+
 def allocator(
     given: dict[str, str], gpus: tuple[int, ...] = (0,), *there: Gpu, **fields: object
 ) -> dict[str, str]:
-    asked = spec(environment=given, **fields)
+    asked = spec(environment=given, **{"entry": TRAINS, **fields})
     found = render(asked, placement(gpus=gpus), gpus=there).environment.items()
     return {name: value for name, value in found if "ALLOC_CONF" in name}
 
@@ -364,12 +367,11 @@ def test_a_gpus_memory_grows_in_segments_unless_the_job_configures_the_allocator
 
 def test_segments_grow_only_where_that_works() -> None:
     there = gpu(0), gpu(1, maps_memory=False)
-    assert allocator({}, (0,), *there)
-    assert not allocator({}, (1,), *there), "a vGPU, a Jetson, or WSL2"
-    assert not allocator({}, (0, 2), *there), "a script may capture CUDA graphs"
-    trainer = ("-m", "jupyter_mntrain.train", "recipe.toml")
-    assert allocator({}, (0, 2), *there, entry=trainer)
-    assert not allocator({}, (0, 1), *there, entry=trainer)
+    assert allocator({}, (0, 2), *there)
+    assert not allocator({}, (1,), *there), "a vGPU, a Jetson, a DGX Spark, or WSL2"
+    assert not allocator({}, (0, 1), *there)
+    own = ("train.py",)
+    assert not allocator({}, (0,), *there, entry=own), "it may share tensors between processes"
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,7 @@ class Cards:
             "nvmlDeviceGetComputeRunningProcesses": _told(self.pids, _processes),
             "nvmlDeviceGetP2PStatus": 0,
             "nvmlDeviceGetGraphicsRunningProcesses": _processes(self.drawing),
+            "nvmlDeviceGetMPSComputeRunningProcesses": (),
             **self.told,
         }
 

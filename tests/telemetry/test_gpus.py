@@ -87,6 +87,24 @@ def test_a_program_of_the_desktop_is_no_job(
     assert card.is_idle is is_idle
 
 
+@pytest.mark.parametrize(("clients", "is_idle"), [((), True), ((os.getpid(),), False)])
+def test_the_server_of_mps_is_no_job_and_its_clients_are(
+    monkeypatch: pytest.MonkeyPatch, clients: tuple[int, ...], is_idle: bool
+) -> None:
+    served = [SimpleNamespace(pid=pid, usedGpuMemory=3 << 20) for pid in clients]
+    told = {"nvmlDeviceGetMPSComputeRunningProcesses": served}
+    install(monkeypatch, Cards(pids=(os.getppid(),), told=told))
+    name = psutil.Process.name
+    monkeypatch.setattr(
+        psutil.Process,
+        "name",
+        lambda one: "nvidia-cuda-mps-server" if one.pid == os.getppid() else name(one),
+    )
+    (card,) = GpuReader().read()
+    assert card.is_idle is is_idle
+    assert [one.pid for one in card.processes] == list(clients)
+
+
 def test_a_card_tells_who_computes_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Cards())
     (card,) = GpuReader().read()
@@ -121,7 +139,7 @@ def test_a_card_tells_its_compute_capability_or_it_is_unknown(
         ("NVIDIA GeForce RTX 4090", None, "6.8.0-48-generic", True),
         ("NVIDIA H100 80GB HBM3", 1, "6.8.0-48-generic", True),  # passed through
         ("NVIDIA H100 NVL", 0, "6.8.0-1018-azure", True),
-        ("NVIDIA GB10", 0, "6.11.0-1016-nvidia", True),
+        ("NVIDIA GB10", 0, "6.11.0-1016-nvidia", False),  # without memory of its own
         ("GRID T4-16Q", None, "6.8.0-48-generic", False),
         ("NVIDIA A100-3-20C", None, "6.8.0-48-generic", False),
         ("NVIDIA L40S", 2, "6.8.0-48-generic", False),
@@ -133,6 +151,8 @@ def test_where_memory_cannot_be_mapped_is_known(
     monkeypatch: pytest.MonkeyPatch, name: str, mode: int | None, kernel: str, maps: bool
 ) -> None:
     told = {"nvmlDeviceGetName": name, "nvmlDeviceGetVirtualizationMode": mode}
+    if name == "NVIDIA GB10":
+        told["nvmlDeviceGetMemoryInfo"] = None
     install(monkeypatch, Cards(told=told))
     (card,) = GpuReader(kernel=kernel).read()
     assert card.maps_memory is maps

@@ -173,7 +173,7 @@ class Gpu(Record, frozen=True):
     """Whether it has no memory of its own, but its machine's (DGX Spark, Jetson)."""
     maps_memory: bool = True
     """Whether CUDA can map its memory piece by piece, as torch's expandable segments do: not a
-    vGPU's, not a Jetson's, and not in WSL2."""
+    vGPU's, not that of a Jetson or a DGX Spark, and not in WSL2."""
 
     @property
     def owners(self) -> str:

@@ -82,6 +82,7 @@ DESKS = {
         free=(112,),
         listed=("its memory is the machine's",),
         kernel="6.11.0-1016-nvidia",
+        grows=False,
     ),
     "Jetson": Desk(
         unified("Orin (nvgpu)", nvmlDeviceGetTemperature=None, nvmlDeviceGetPowerUsage=None)
