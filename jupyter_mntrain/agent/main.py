@@ -57,6 +57,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.system_errors import system_errors_told
 from jupyter_mntrain.model.text.foreign import shown
+from jupyter_mntrain.model.whereabouts import name_user
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.joining.announcer import Announcer
@@ -81,6 +82,7 @@ class Done(NamedTuple):
 def run(argv: Sequence[str]) -> int:
     """Run the command line. Returns the exit code."""
     replace_unencodable()
+    name_user()  # of its jobs
     try:
         tunables.check()
         with system_errors_told():

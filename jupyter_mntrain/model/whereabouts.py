@@ -34,6 +34,16 @@ def user_name() -> str:
         return f"uid-{os.getuid()}"
 
 
+def name_user() -> None:
+    """Have other programs find a name of this user as well: torch before 2.13 cannot compile
+    without one (pytorch#140765), nor is torchvision imported.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["USER"] = user_name()
+
+
 def current_folder() -> Path:
     """Where this process is; where it was, if that has been deleted."""
     try:

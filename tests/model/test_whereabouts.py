@@ -35,8 +35,9 @@ def test_a_uid_without_a_name_is_told_by_its_number(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be a uid without a name")
 def test_a_uid_that_has_no_name_here() -> None:
-    as_nobody = "import os, pwd; from jupyter_mntrain.model.whereabouts import user_name\n"
-    as_nobody += "os.setuid(1000620000); print(user_name())"
+    as_nobody = "import getpass, os; from jupyter_mntrain.model import whereabouts\n"
+    as_nobody += "os.setuid(1000620000); print(whereabouts.user_name())\n"
+    as_nobody += "whereabouts.name_user(); print(getpass.getuser())"
     environment = {key: value for key, value in os.environ.items() if not key.endswith("NAME")}
     for name in ("USER", "LNAME"):
         environment.pop(name, None)
@@ -47,7 +48,7 @@ def test_a_uid_that_has_no_name_here() -> None:
         text=True,
         check=False,
     )
-    assert done.stdout == "uid-1000620000\n", done.stderr
+    assert done.stdout == "uid-1000620000\n" * 2, done.stderr
 
 
 def test_a_verb_that_needs_no_folder_works_where_it_was_deleted(tmp_path: Path) -> None:

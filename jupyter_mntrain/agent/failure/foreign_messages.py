@@ -170,6 +170,10 @@ MESSAGES: tuple[Row, ...] = (
         r"|IncompleteRead|ChunkedEncodingError|50[0234] Server Error|HTTP Error 50[0234]",
         Kind.NO_DOWNLOAD,
     ),
+    # Who runs it, and where it may write
+    Row(r"uid not found|No username set in the environment", Kind.EXCEPTION, "no user"),
+    Row(r"No usable temporary directory", Kind.NO_PERMISSION, "temporary"),
+    Row(r"requires access to a writable cache directory", Kind.NO_PERMISSION, "cache"),
     # Files
     Row(r"AF_UNIX path too long", Kind.PATH_TOO_LONG),
     Row(r"\[Errno (107|110|112|121)\] [\w ]+: b?['\"]", Kind.DISK_ERROR, "server"),
@@ -313,10 +317,11 @@ MESSAGES: tuple[Row, ...] = (
     Row(r"ncclRemoteError|NCCL communicator was aborted", Kind.CONNECTION_LOST),
     Row(r"NCCL version|mismatched NCCL|ncclSystemError|ncclInvalidUsage|ncclUnhandled", Kind.NCCL),
     # torch calls the driver itself for expandable segments, and for little else (driver_api.cpp):
-    # a vGPU and a Jetson (unsloth#1446), WSL2 (pytorch#192330, pytorch#112957).
+    # a vGPU and a Jetson (unsloth#1446), WSL2 (pytorch#192330, pytorch#112957). Tensors in them are
+    # shared by pidfd_getfd, which ptrace's rules refuse (pytorch#165685).
     Row(
         r"CUDA driver error: (operation not supported|invalid argument|unknown error)"
-        r"|ASSERT FAILED at \S*driver_api\.cpp",
+        r"|ASSERT FAILED at \S*driver_api\.cpp|pidfd_(open|getfd)",
         Kind.GPU_ALLOCATOR,
     ),
     Row(r"CUDA error:|CUDA driver error|uncorrectable ECC", Kind.GPU_ERROR),

@@ -209,6 +209,8 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "--env AWS_ACCESS_KEY_ID --env AWS_SECRET_ACCESS_KEY, or those of your storage",
     (Kind.UNTRUSTED_SERVER, "expired"): "check the date of that node (timedatectl), and update its "
     "certificates (certifi, ca-certificates); if both are right, the server's own has expired",
+    (Kind.NO_PERMISSION, "temporary"): "give the ranks a folder for temporary files that has room "
+    "and that the agent's user may write: --env TMPDIR=PATH",
     (Kind.NO_PERMISSION, "cache"): "give the ranks a cache that the agent's user may write: "
     "--env HF_HOME=PATH (TRITON_CACHE_DIR, XDG_CACHE_HOME)",
     (Kind.DISK_ERROR, "server"): "check the file server of that path and its mount on that node: "
@@ -241,6 +243,8 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "service, or --ulimit memlock=-1 for a container",
     (Kind.TRACEBACK, "living"): "see all of it with 'logs': a thread or a data loader's worker has "
     "failed, and the rank waits for it in vain",
+    (Kind.EXCEPTION, "no user"): "give the agent's user a name: an entry in /etc/passwd of its "
+    "container, or --env USER=NAME where getpass asks",
     (Kind.EXCEPTION, "version"): "correct the script; if it worked elsewhere, the package has "
     "another version here: compare pip list",
     (Kind.EXCEPTION, "own name"): "rename the script's file that has the name of a library: Python "

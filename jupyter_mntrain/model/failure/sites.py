@@ -96,7 +96,8 @@ MEANINGS: dict[Site, Meaning] = {
         "waits for its GPU, which may wait for other ranks in NCCL",
         "check where the others are: NCCL waits on the GPU until all ranks reach the same call",
         "set NCCL_DEBUG=INFO and see which call of which rank is missing; the wrong "
-        "NCCL_SOCKET_IFNAME on one node does this, too",
+        "NCCL_SOCKET_IFNAME on one node does this, too; between GPUs of one node, try "
+        "--env NCCL_P2P_DISABLE=1",
     ),
 }
 """If ranks are in different places, the first of these explains most."""
