@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -19,6 +20,10 @@ TOKENIZER: Final = "tokenizer.json"
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 TOKENIZERS: Final = ((TOKENIZER,), ("tokenizer.model",), ("vocab.json", "merges.txt"))
 """Files of a tokenizer; transformers converts the others into the first."""
+
+
+_OF_TOKENIZERS: Final = re.compile("token|vocab|merges|spiece|sentencepiece|tekken")
+"""In the name of a file of a tokenizer, in any form that transformers reads."""
 
 
 class WeightFormat(NamedTuple):
@@ -76,6 +81,11 @@ def lacking_tokenizer(names: Collection[str], path: object) -> RecipeError | Non
     kinds = " nor ".join(" with ".join(one) for one in TOKENIZERS)
     cause = f"model.path = {path}: no tokenizer: neither {kinds}"
     return RecipeError(cause, fix="copy the tokenizer there that the model was trained with")
+
+
+def has_tokenizer(names: Iterable[str]) -> bool:
+    """Whether a file of these is one of a tokenizer; other forms than :data:`TOKENIZERS` count."""
+    return any(_OF_TOKENIZERS.search(one) for one in names)
 
 
 def tokenizer_files(names: Collection[str]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from jupyter_mntrain.telemetry.chat_files import (
     put_question,
     read_answer,
 )
-from jupyter_mntrain.train.answering.loaded import Answering, load_source
+from jupyter_mntrain.train.answering.loaded import Answering, load_source, model_in
 from jupyter_mntrain.train.answering.talking import SILENT_S, Chatter
 from jupyter_mntrain.train.data.chat import CHATML
 from jupyter_mntrain.train.data.corpus import read_corpus
@@ -145,6 +145,11 @@ def test_a_model_that_is_not_there_or_too_large_is_one_line(
 ) -> None:
     with pytest.raises(RecipeError, match=wording("no such directory on this node")):
         load_source(argparse.Namespace(directory=str(tmp_path / "x")), lambda *_: None)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(RecipeError, match=wording("without a tokenizer")):
+        load_source(argparse.Namespace(directory=str(tmp_path)), lambda *_: None)
+    (tmp_path / "vocab.txt").write_text("a\n")
+    assert model_in(str(tmp_path)) == tmp_path, "a form that transformers reads"
     monkeypatch.setattr("jupyter_mntrain.train.model.held_memory._available_bytes", lambda: 9)
     with pytest.raises(RecipeError, match=wording("of memory are free")):
         load_source(argparse.Namespace(directory=str(directory)), lambda *_: None)

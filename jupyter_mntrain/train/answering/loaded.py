@@ -18,6 +18,7 @@ from jupyter_mntrain.families.directories import (
     CONFIG,
     FORMATS,
     GENERATION,
+    has_tokenizer,
     listed_ends,
     listed_files,
     read_generation,
@@ -91,12 +92,18 @@ def model_in(text: str) -> Path:
     """The Hugging Face directory of this name on this node.
 
     Raises:
-        RecipeError: there is none.
+        RecipeError: there is none, or it has no tokenizer.
     """
     directory = place_of(text)
     if not (directory / "config.json").is_file():
         there = "no config.json in it" if directory.is_dir() else "no such directory on this node"
         raise RecipeError(f"{text}: {there}", fix="name a Hugging Face directory, or its --node")
+    if not has_tokenizer(one.name for one in directory.iterdir()):
+        raise RecipeError(
+            f"{text}: a model without a tokenizer, which turns text into tokens",
+            fix="copy the tokenizer of the model that it began from into it; in the script: "
+            "tokenizer.save_pretrained(DIR), or Trainer(processing_class=tokenizer)",
+        )
     return directory
 
 

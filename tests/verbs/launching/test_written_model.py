@@ -54,6 +54,9 @@ def test_the_error_leads_to_it(do, cluster, words, verb):
         return caught.value.fix
 
     assert f"{verb} DIR --node NODE" in refused()
-    files = (LargeFile("my out/config.json", 10), LargeFile("my out/model.safetensors", 100))
-    cluster.files.written = WrittenFiles({"muthur": JobFiles("/jobs/work", files, 2, 110)})
-    assert f"{verb} '/jobs/work/my out' --node muthur" in refused()
+    names = ("config.json", "model.safetensors", "tokenizer.json")
+    for count, has_tokenizer in ((3, True), (2, False)):
+        files = tuple(LargeFile(f"my out/{name}", 10) for name in names[:count])
+        cluster.files.written = WrittenFiles({"muthur": JobFiles("/jobs/work", files, count, 30)})
+        assert f"{verb} '/jobs/work/my out' --node muthur" in refused()
+        assert ("tokenizer" in refused()) is not has_tokenizer

@@ -7,8 +7,9 @@ import shlex
 from argparse import Namespace
 from collections.abc import Collection
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from jupyter_mntrain.families.directories import has_tokenizer
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import TRAINER
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 _WEIGHTS = re.compile(r"(pytorch_)?model.*\.(safetensors|bin)")
 _NUMBERS = re.compile(r"\d+")
+
+
+class _Written(NamedTuple):
+    """A model that a job wrote: its directory, on which node, and whether a tokenizer is in it."""
+
+    directory: str
+    node: str
+    has_tokenizer: bool
 
 
 def refuse_script(context: Context, args: Namespace, job: Job, verb: str) -> None:
@@ -37,12 +46,14 @@ def refuse_script(context: Context, args: Namespace, job: Job, verb: str) -> Non
     if spec.entry[:3] == ("-m", TRAINER, RECIPE_FILE):
         return
     command = f"{context.program} {verb}"
-    place = _where(context, args, job)
-    if place is None:
+    model = _where(context, args, job)
+    if model is None:
         fix = f"name the Hugging Face directory that its script saved: {command} DIR --node NODE"
     else:
-        directory, node = place
-        fix = f"load what its script saved: {command} {shlex.quote(directory)} --node {node}"
+        fix = f"load what its script saved: {command} {shlex.quote(model.directory)} "
+        fix += f"--node {model.node}"
+        if not model.has_tokenizer:
+            fix += ", after its tokenizer was copied into it: the script saved none"
     raise SpecError(
         f"job {job.id} runs {' '.join(spec.entry[:2])}, not a recipe of the built-in trainer",
         fix=fix,
@@ -50,20 +61,20 @@ def refuse_script(context: Context, args: Namespace, job: Job, verb: str) -> Non
     )
 
 
-def _where(context: Context, args: Namespace, job: Job) -> tuple[str, str] | None:
-    """The newest model that the job wrote, and on which node; ``None`` if that is not known."""
+def _where(context: Context, args: Namespace, job: Job) -> _Written | None:
+    """The newest model that the job wrote; ``None`` if that is not known."""
     try:
         with context.screen.progress() as progress:
             written = joined_cluster(context, args).files.of_job(job.view(), progress=progress)
     except MntrainError:
         return None
-    found = {
-        (held.path, node): model
-        for node, held in written.nodes.items()
-        if (model := model_folder({one.path for one in held.files})) is not None
-    }
-    (place, node), model = next(iter(found.items()), (("", ""), None))
-    return (str(PurePosixPath(place) / model), node) if model is not None else None
+    for node, held in written.nodes.items():
+        paths = {one.path for one in held.files}
+        if (model := model_folder(paths)) is not None:
+            there = PurePosixPath(model)
+            names = [one.name for one in map(PurePosixPath, paths) if one.parent == there]
+            return _Written(str(PurePosixPath(held.path) / model), node, has_tokenizer(names))
+    return None
 
 
 def model_folder(paths: Collection[str]) -> str | None:
