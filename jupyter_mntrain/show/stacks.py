@@ -105,5 +105,7 @@ def _shown(node: str, stack: RankStack) -> ShownStack:
 def _said(node: str, stack: RankStack) -> str:
     if stack.site is not None:
         return doing_there(WaitingRank(stack.rank, node, stack.site, stack.where))
+    # The words of the verdict (Kind.BUSY): it may as well sleep, or wait for a lock of its own.
+    doing = "in its own code" if stack.doing == "busy" else stack.doing
     where = f", {stack.where}" if stack.where else ""
-    return f"rank {stack.rank} on {node}: {stack.doing}{where}"
+    return f"rank {stack.rank} on {node}: {doing}{where}"

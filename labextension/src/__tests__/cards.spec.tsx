@@ -34,7 +34,7 @@ describe('a job', () => {
   it('without progress says whom it waits for, with the evidence', () => {
     const stall = {
       kind: 'busy',
-      cause: 'busy in load (data.py:12)',
+      cause: 'in its own code, load (data.py:12)',
       fix: 'look there',
       time_s: 1000,
       seen_s: 1030,
@@ -52,12 +52,13 @@ describe('a job', () => {
     const { props } = context({ jobs: [stalled] });
     render(<Jobs {...props} />);
     expect(
-      screen.getByText('muthur: rank 1: busy in load (data.py:12)')
+      screen.getByText('muthur: rank 1: in its own code, load (data.py:12)')
     ).toBeTruthy();
     cleanup();
     render(<StallCard job={stalled} />);
     expect(screen.getByRole('alert').textContent).toContain('Fix: look there');
     expect(screen.getByText('File …')).toBeTruthy();
+    screen.getByText('rank 1 on muthur: in its own code, load (data.py:12)');
     expect(screen.getByRole('alert').textContent).toMatch(
       /since .*:40, seen at .*:10/
     );

@@ -68,7 +68,7 @@ def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, tex
         "muthur": NodeError("connection refused", node="muthur"),
     }
     shown = text(do("stacks", job.id).renderable)
-    assert "rank 0 on wopr: busy, load (data.py:12)" in shown
+    assert says("rank 0 on wopr: in its own code, load (data.py:12)", shown), "as the verdict"
     assert "Thread 1" not in shown
     assert "rank 1 on wopr: stopped" in shown
     assert "⚠ muthur: connection refused" in shown

@@ -24,7 +24,7 @@ export function StallCard({ job }: IJobProps): JSX.Element | null {
       {stacks.map(({ node, stack }) => (
         <details key={stack.rank}>
           <summary>
-            {trans.__('rank %1 on %2: %3', stack.rank, node, stack.doing)}
+            {trans.__('rank %1 on %2: %3', stack.rank, node, said(stack.doing))}
             {stack.where ? `, ${stack.where}` : ''}
           </summary>
           <pre tabIndex={0}>
@@ -34,4 +34,9 @@ export function StallCard({ job }: IJobProps): JSX.Element | null {
       ))}
     </section>
   );
+}
+
+/** What a rank is doing, in the words of the verdict. */
+function said(doing: string): string {
+  return doing === 'busy' ? trans.__('in its own code') : doing;
 }
