@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from jupyter_mntrain.agent.access.roles import MAY
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.tunables import SHIPPED
 from jupyter_mntrain.verbs.table import TABLE
@@ -145,3 +146,4 @@ def test_the_reference_has_every_verb_kind_and_setting() -> None:
     assert {"### JobEntry", "### Snapshot", "### Problem"} <= headings
     assert {"## Cluster", "## JobSpec"} <= headings
     assert "`MNTRAIN_CHECKPOINT_DIR`" in pages["variables.md"]
+    assert pages["roles.md"].count("| masked |") == sum("viewer" in roles for roles in MAY.values())
