@@ -160,8 +160,9 @@ class Bench:
         )
 
     def agent(self, host: Host) -> int:
-        """What ``mntrain agent`` becomes."""
-        return max(pid for pid in host.pids() if "-m jupyter_mntrain.agent " in _words(pid))
+        """What ``mntrain agent`` becomes; not what it has just forked, which has its words, too."""
+        found = {pid for pid in host.pids() if "-m jupyter_mntrain.agent " in _words(pid)}
+        return max(pid for pid in found if _parent(pid) not in {None, *found})
 
     def restart_agent(self, host: Host, **environment: str) -> HostProcess:
         """As the service does."""
@@ -291,6 +292,13 @@ class Bench:
         for line in self._observer.stdout:
             with self._lock:
                 self._seen.append(json.loads(line))
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return None
 
 
 def _words(pid: int) -> str:
