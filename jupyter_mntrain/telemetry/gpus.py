@@ -45,6 +45,7 @@ _GPU_CLASSES = ("0x03", "0x12")
 
 _ENOUGH = 4 << 30
 
+_WSL = re.compile(r"microsoft", re.IGNORECASE)
 _UNMAPPED_KERNELS = re.compile(r"microsoft|tegra", re.IGNORECASE)
 """Kernels of WSL2 and of Jetsons, by their release. CUDA's calls that map memory fail there: on
 WSL2 with some cards and drivers (pytorch#192330), which do not tell (syv-ai/qwen38-27b-rtx3090#2).
@@ -184,7 +185,7 @@ class GpuReader:
                 else:
                     gpus.append(self._read_one(index, uuids[index], self._handle(index)))
             except nvml.NVMLError as error:
-                lost.append(_lost(index, error))
+                lost.append(_lost(index, error, self._kernel))
         self.note = "; ".join(lost) or (None if gpus else _none_of(len(uuids)))
         return tuple(gpus)
 
@@ -359,7 +360,13 @@ def _not_offered(instances: Sequence[str]) -> str:
     return f"CUDA offers a process one MIG instance, so these are not used: {', '.join(instances)}"
 
 
-def _lost(index: int, error: Exception) -> str:
+def _lost(index: int, error: Exception, kernel: str) -> str:
+    if _WSL.search(kernel):
+        # As where Windows has another of its GPUs in the TCC mode (WSL#13027).
+        return (
+            f"GPU {index} does not answer in WSL ({error}): in Windows, update the NVIDIA driver, "
+            "and put all GPUs into the WDDM mode: nvidia-smi -dm 0"
+        )
     if getattr(error, "value", None) in (_GPU_IS_LOST, _UNKNOWN):
         return (
             f"GPU {index} fell off the bus ({error}): restart this machine; if it does so again, "

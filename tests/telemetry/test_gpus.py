@@ -264,13 +264,20 @@ def test_a_card_of_mig_instances_is_no_whole_card(monkeypatch: pytest.MonkeyPatc
     assert "nvidia-smi -i 1 -mig 0" in (reader.note or "")
 
 
-@pytest.mark.parametrize(("error", "words"), [(15, "fell off the bus"), (999, "restart this")])
+@pytest.mark.parametrize(
+    ("error", "words", "kernel"),
+    [
+        (15, "fell off the bus", "6.8.0-48-generic"),
+        (999, "restart this", "6.8.0-48-generic"),
+        (999, "WDDM", "6.6.87.2-microsoft-standard-WSL2"),
+    ],
+)
 def test_a_card_that_fell_off_the_bus_is_named_and_the_others_stay(
-    monkeypatch: pytest.MonkeyPatch, error: int, words: str
+    monkeypatch: pytest.MonkeyPatch, error: int, words: str, kernel: str
 ) -> None:
     lost = {1: CardError("GPU is lost", error)}
     install(monkeypatch, Cards(uuids=tuple(UUIDS.values()), lost=lost))
-    reader = GpuReader()
+    reader = GpuReader(kernel=kernel)
     assert [gpu.index for gpu in reader.read()] == [0, 2]
     assert "GPU 1" in (reader.note or "")
     assert says(words, reader.note or "")
