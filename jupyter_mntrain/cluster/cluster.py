@@ -20,7 +20,7 @@ from jupyter_mntrain.cluster.view.node_search import NodeSearch, refuse_unusable
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.environment import DEFAULT_CLUSTER
-from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.program import program_of
@@ -278,14 +278,18 @@ class Cluster:
         how: Measuring | None = None,
         *,
         progress: Progress = SILENT,
-        on_skipped: Callable[[RefusedError], object] = bool,
+        on_measured: Callable[[LinkMeasurement], object] = bool,
+        on_skipped: Callable[[MntrainError], object] | None = None,
     ) -> tuple[LinkMeasurement, ...]:
-        """Measure every ordered pair in turn, about 2 s each. The senders store the results.
+        """Measure every ordered pair in turn, about 2 s each. The senders store the results: what
+        was measured stays, also where another link fails or Ctrl-C ends it.
 
         Args:
             participants: nodes and interfaces; default: all nodes, and all that they share.
             how: which links, and for how long; default: all that are due.
-            on_skipped: receives why a network could not be measured, if another one could.
+            on_measured: receives each result as soon as it is there.
+            on_skipped: receives why a link was not measured. Without it, a pair of which no network
+                was measured raises that, once all others are measured.
 
         Raises:
             SpecError, NodeError, RefusedError: as for :meth:`launch`; or a job is in the way.
@@ -297,7 +301,12 @@ class Cluster:
             self._wait_until_known((), progress)
             participants = [Participant(node=info.node_id) for info in self._search.usable()]
         work = measure_participants(
-            self._driver.launcher(), participants, how or MEASURING, progress, on_skipped
+            self._driver.launcher(),
+            participants,
+            how or MEASURING,
+            progress,
+            on_measured,
+            on_skipped,
         )
         return self._driver.loop.run(work)
 

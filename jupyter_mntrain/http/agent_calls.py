@@ -44,9 +44,14 @@ from jupyter_mntrain.model.records.node import (
     MachineDescription,
     Workplace,
 )
-from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices
+from jupyter_mntrain.model.records.plan import (
+    DEVICES_LIMIT_S,
+    DeviceMeasurement,
+    MeasureDevices,
+)
 from jupyter_mntrain.model.records.probes import (
     IO_TIMEOUT_S,
+    LONGEST_MEASURE_S,
     MeasureLease,
     ProbeListen,
     ProbeSend,
@@ -62,11 +67,12 @@ DESCRIBED_S = 30.0
 CHECKPOINTS_S = 30.0
 """Added to that for a list of checkpoints, or a deletion: thousands of files on a slow disk."""
 
-PROBE_S = 2 * IO_TIMEOUT_S
-"""Round trips, a warm-up, and what a slow link needs for the rest of what was sent."""
+PROBE_S = 4 * IO_TIMEOUT_S + LONGEST_MEASURE_S
+"""Round trips, a warm-up, the longer time of a slow link, a stall, and what is still queued."""
 
-DEVICES_S = 420.0
-"""Added to that for a measurement of devices: more than the programs may take."""
+DEVICES_S = DEVICES_LIMIT_S + 20.0
+"""Added to that for a measurement of devices: what the programs may take, and an agent on a machine
+that is busy."""
 
 FACTS_S = 15.0
 """A node that is asked for what the doctor wants to know may take this much longer than usual to

@@ -202,6 +202,7 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
         answer(
             "Measured",
             links=(list[LinkMeasurement], LEFT_OUT),
+            is_partial=(bool, LEFT_OUT),
             devices=(rows(answer("MeasuredDevice", DeviceMeasurement, node=str)), LEFT_OUT),
             problems=(Problems, LEFT_OUT),
         ),

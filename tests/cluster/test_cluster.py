@@ -204,8 +204,8 @@ def test_measuring_every_ordered_pair_one_after_the_other(
     assert len(some) == 2
     assert list(heard.pieces().items()) == [
         ("asking the nodes", [(0, 2), (1, 2), (2, 2)]),
-        ("measuring node3 → node1", [(0, 2)]),
-        ("measuring node1 → node3", [(1, 2)]),
+        ("measuring node3 → node1, about 4\u00a0s left", [(0, 2)]),
+        ("measuring node1 → node3, about 2\u00a0s left", [(1, 2)]),
     ]
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.launch import measuring_turn
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import Participant
@@ -21,7 +23,7 @@ from tests.cluster.conftest import wait_for
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
-from tests.standin.faults import Held, Refuse
+from tests.standin.faults import Held, LoseRequest, Refuse
 from tests.standin.heard import Heard
 from tests.standin.nodes import nic
 from tests.wording import says
@@ -127,7 +129,8 @@ def test_a_launch_measures_again_what_has_changed(
     heard = Heard()
     driver.launch(spec(), progress=heard)
     assert [route for _, route in one.requests + other.requests].count("send") == sent
-    assert ("measuring node1 → node2" in heard.pieces()) == bool(sent)
+    said = [what for what in heard.pieces() if what.startswith("measuring node1 → node2")]
+    assert len(said) == sent
 
 
 def test_a_launch_does_not_wait_for_a_driver_that_measures(
@@ -172,7 +175,7 @@ def test_of_two_networks_one_that_fails_is_told_and_the_other_one_is_kept(
     driver = open_cluster(*agents)
     wait_for(lambda: [node.liveness for node in driver.nodes()] == ["up", "up"])
     elsewhere.do(lambda: agents[1].faults["listen"].append(Refuse(cause="cannot listen")))
-    skipped: list[RefusedError] = []
+    skipped: list[MntrainError] = []
     links = driver.measure(BOTH, Measuring(streams=4), on_skipped=skipped.append)
     assert [(one.sender, one.interface) for one in links] == [
         ("node1", "eth1"),
@@ -180,3 +183,62 @@ def test_of_two_networks_one_that_fails_is_told_and_the_other_one_is_kept(
         ("node2", "eth1"),
     ]
     assert ["cannot listen" in str(one) for one in skipped] == [True]
+
+
+@pytest.fixture
+def three(open_cluster: Open, two: list[FakeAgent], elsewhere: Elsewhere) -> Cluster:
+    driver = open_cluster(*two, elsewhere.agent("node3"))
+    wait_for(lambda: [node.liveness for node in driver.nodes()] == ["up"] * 3)
+    return driver
+
+
+def ends(links: Iterable[LinkMeasurement]) -> list[tuple[str, str]]:
+    return [(link.sender[-1], link.receiver[-1]) for link in links]
+
+
+ALL = list(permutations("123", 2))
+
+
+def test_a_direction_that_fails_leaves_the_others(
+    three: Cluster, two: list[FakeAgent], elsewhere: Elsewhere
+) -> None:
+    fails = Refuse(cause="cannot listen")
+    elsewhere.do(lambda: two[1].faults["listen"].extend([fails, fails]))
+    measured: list[LinkMeasurement] = []
+    with pytest.raises(RefusedError, match="cannot listen"):
+        three.measure(on_measured=measured.append)
+    others = [pair for pair in ALL if pair[1] != "2"]
+    assert ends(measured) == others, "who is not told of failures learns of them at the end"
+    elsewhere.do(lambda: two[1].faults["listen"].append(fails))
+    skipped: list[MntrainError] = []
+    assert len(three.measure(on_skipped=skipped.append)) == len(ALL) - 1
+    [only] = skipped
+    assert "node1 → node2 over lo: cannot listen" in only.cause
+    assert only.fix == fails.fix
+
+
+def test_a_node_that_falls_silent_leaves_the_links_of_the_others(
+    three: Cluster, two: list[FakeAgent], elsewhere: Elsewhere
+) -> None:
+    elsewhere.do(lambda: two[1].faults["listen"].extend([LoseRequest()] * 9))
+    skipped: list[MntrainError] = []
+    measured = three.measure(on_skipped=skipped.append)
+    assert ends(measured) == [("1", "3"), ("3", "1")]
+    assert len(skipped) == 4
+    assert {type(one) for one in skipped} == {NodeError}
+    assert {one.node for one in skipped} == {"node2"}
+
+
+def test_a_job_that_begins_ends_the_measurement_and_what_was_measured_stays(
+    three: Cluster, two: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring_turn, "RENEW_AFTER_S", -1.0)
+
+    def begin(_: LinkMeasurement) -> None:
+        two[1].training["lo"] = JobId("j-01234567")
+
+    skipped: list[MntrainError] = []
+    measured = three.measure(on_measured=begin, on_skipped=skipped.append)
+    assert ends(measured) == ALL[:1]
+    assert [one.kind for one in skipped] == [Kind.JOBS_RUNNING] * 5
+    assert all(map(is_free, two))

@@ -28,10 +28,10 @@ class Agent:
 
 class Heard(Progress):
     def __init__(self) -> None:
-        self.done: list[int] = []
+        self.said: list[tuple[str, int]] = []
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        self.done.append(done)
+        self.said.append((what.replace("\u00a0", " "), done))
 
 
 def test_every_node_is_asked_for_what_it_would_run() -> None:
@@ -57,7 +57,14 @@ def test_every_node_is_asked_for_what_it_would_run() -> None:
     assert [(one.node, len(one.devices)) for one in found] == [("a", 1), ("b", 0), ("c", 1)]
     assert found[1].problem is not None
     assert found[1].problem.node == "b"
-    assert heard.done == [0, 1, 2, 3]
+    assert heard.said == [
+        ("measuring devices of a, at most 1 min 00 s", 0),
+        ("measuring devices", 1),
+        ("measuring devices of b, at most 1 min 00 s", 1),
+        ("measuring devices", 2),
+        ("measuring devices of c, at most 1 min 00 s", 2),
+        ("measuring devices", 3),
+    ]
 
 
 def test_nodes_of_one_machine_measure_in_turn_and_machines_at_once() -> None:
@@ -72,10 +79,14 @@ def test_nodes_of_one_machine_measure_in_turn_and_machines_at_once() -> None:
             running.remove(self.node)
             return await super().measure_devices(request)
 
-    agents = [Busy("a"), Busy("b"), Busy("c")]
+    agents, heard = [Busy("a"), Busy("b"), Busy("c")], Heard()
     participants = [Participant(node=one.node) for one in agents]
-    work = measure_devices(participants, agents, ["one", "one", "another"])  # type: ignore[arg-type]
+    machines = ["one", "one", "another"]
+    work = measure_devices(participants, agents, machines, progress=heard)  # type: ignore[arg-type]
     found = asyncio.run(work)
     assert [len(one.devices) for one in found] == [1, 1, 1]
     assert not any({"a", "b"} <= set(one) for one in beside)
     assert ("a", "c") in beside
+    said = [what for what, _ in heard.said]
+    assert "measuring devices of a, c, at most 2 min 00 s" in said
+    assert "measuring devices of b, at most 1 min 00 s" in said

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
+from jupyter_mntrain.plan.networks.measuring import MEASURE_S
 from tests.netlab import DATA, Host, Lab, missing, own_lab
 from tests.netlab.iperf import iperf_rate, probed
 
@@ -34,20 +36,28 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
-@pytest.mark.parametrize("mbit_per_s", [2, 40, 100])
-def test_a_known_rate_is_measured(lab: Lab, mbit_per_s: int) -> None:
-    lab.reshape(DATA, f"rate {mbit_per_s}mbit burst 32kb latency 50ms")
+@pytest.mark.parametrize(
+    ("mbit_per_s", "lost"), [(0.5, 0.0), (2.0, 0.0), (100.0, 0.0), (0.5, 0.02), (10.0, 0.01)]
+)
+def test_a_known_rate_is_measured_also_where_packets_are_lost(
+    lab: Lab, mbit_per_s: float, lost: float
+) -> None:
+    lab.reshape(DATA, f"rate {round(1000 * mbit_per_s)}kbit burst 32kb latency 50ms")
     one, two = lab.hosts
     merge_packets(one, most=1)  # of merged ones, a veth counts one header
     rate = mbit_per_s * 1e6 / 8
-    expected = (rate, rate * PAYLOAD)  # the counters of a full link show the rate
+    # The counters of a full link show the rate; of what is lost, too.
+    expected = pytest.approx((rate, rate * PAYLOAD * (1 - lost)), rel=0.05)
+    random = ("-m", "statistic", "--mode", "random", "--probability", str(lost))
+    drops = two.firewall("INPUT", "-i", DATA, "-p", "tcp", *random, "-j", "DROP")
     try:
-        tried = [probed(one, two, seconds=4.0)]
-        while len(tried) < TRIES and tried[-1] != pytest.approx(expected, rel=ACCURACY):
-            tried.append(probed(one, two, seconds=4.0))  # something else took the processors
+        with drops if lost else nullcontext():
+            tried = [probed(one, two, MEASURE_S)]
+            while len(tried) < TRIES and tried[-1] != expected:
+                tried.append(probed(one, two, MEASURE_S))  # something else took the processors
     finally:
         merge_packets(one, most=65535)
-    assert tried[-1] == pytest.approx(expected, rel=ACCURACY), tried
+    assert tried[-1] == expected, tried
 
 
 @needs_iperf

@@ -309,6 +309,7 @@ class StandInCluster:
         how: Any = None,
         *,
         progress: Progress = SILENT,
+        on_measured: Any = None,
         on_skipped: Any = None,
     ) -> tuple[LinkMeasurement, ...]:
         progress.report("measuring", 0, len(participants))

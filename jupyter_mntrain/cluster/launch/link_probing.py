@@ -6,27 +6,28 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.launch.measuring_turn import MeasuringTurn
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch.progress import SILENT, Progress
-from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
 from jupyter_mntrain.model.records.probes import ProbeListen, ProbeSend
 from jupyter_mntrain.plan.networks.measuring import (
+    MEASURE_S,
     RENEWED_AT_LAUNCH,
     LinkToMeasure,
     Measuring,
-    Pair,
     due,
+    expected_s,
     links_between,
 )
 from jupyter_mntrain.plan.networks.outdated import link_end, marked_at_receivers, with_measured
-
-PROBE_S = tunables.seconds("links.measure_s")
 
 
 class Prober(NamedTuple):
@@ -56,7 +57,8 @@ async def with_renewed_links(
         links = due(links, infos, time.time(), is_renewal=True)
         if len(links) > RENEWED_AT_LAUNCH:
             return marked
-        measured = await measure_links(driver, infos, links, Measuring(patience_s=0.0), progress)
+        how = Measuring(patience_s=0.0)
+        measured = await measure_links(driver, infos, links, how, progress, on_skipped=bool)
     except MntrainError:  # a launch does not need them
         return marked
     return with_measured(marked, measured)
@@ -68,7 +70,8 @@ async def measure_links(
     links: Sequence[LinkToMeasure],
     how: Measuring,
     progress: Progress = SILENT,
-    on_skipped: Callable[[RefusedError], object] = bool,
+    on_measured: Callable[[LinkMeasurement], object] = bool,
+    on_skipped: Callable[[MntrainError], object] | None = None,
 ) -> tuple[LinkMeasurement, ...]:
     """Measure these links of some nodes; raises as
     :func:`~jupyter_mntrain.cluster.launch.measure.measure_participants`.
@@ -84,22 +87,74 @@ async def measure_links(
         patience_s=how.patience_s,
     )
     measured: list[LinkMeasurement] = []
-    failed: dict[Pair, RefusedError] = {}
+    failed: list[tuple[LinkToMeasure, MntrainError]] = []
+    silent: dict[str, NodeError] = {}
+    pace = _Pace([expected_s(link, infos) for link in links])
     async with turn.held(progress):
         for done, link in enumerate(links):
             sender, receiver = (infos[index] for index in link.pair)
-            progress.report(f"measuring {sender.name} → {receiver.name}", done, len(links))
-            await turn.renew()
+            what = f"measuring {sender.name} → {receiver.name}, about {pace.left(done)} left"
+            progress.report(what, done, len(links))
             try:
-                measured.append(await _measure(driver, sender, receiver, link, how, turn.key))
+                await turn.renew()
+            except RefusedError as error:  # a job began, or the turn was lost
+                failed += [(one, error) for one in links[done:]]
+                break
+            known = silent.get(sender.name) or silent.get(receiver.name)
+            if known is not None:
+                failed.append((link, known))
+                continue
+            try:
+                found = await _measure(driver, sender, receiver, link, how, turn.key)
             except RefusedError as error:
-                failed[link.pair] = error
-    reached = {(one.sender, one.receiver) for one in measured}
-    for pair, refusal in failed.items():
-        if (infos[pair[0]].name, infos[pair[1]].name) not in reached:
-            raise refusal
-        on_skipped(refusal)
+                failed.append((link, error))
+            except NodeError as error:
+                failed.append((link, error))
+                silent[error.problem.node or sender.name] = error
+            else:
+                measured.append(found)
+                on_measured(found)
+    _tell(infos, measured, failed, on_skipped)
     return tuple(measured)
+
+
+class _Pace:
+    """How long the links that are left will take, by how long those before them took."""
+
+    def __init__(self, expected_s: Sequence[float]) -> None:
+        self._expected_s = expected_s
+        self._begun_s = time.monotonic()
+
+    def left(self, done: int) -> str:
+        """In words.
+
+        Args:
+            done: links that are measured.
+        """
+        before_s = sum(self._expected_s[:done])
+        slower = max(1.0, (time.monotonic() - self._begun_s) / before_s) if done else 1.0
+        return duration_text(max(1.0, slower * sum(self._expected_s[done:])))
+
+
+def _tell(
+    infos: Sequence[NodeInfo],
+    measured: Sequence[LinkMeasurement],
+    failed: Sequence[tuple[LinkToMeasure, MntrainError]],
+    on_skipped: Callable[[MntrainError], object] | None,
+) -> None:
+    """Tell why links were not measured.
+
+    Raises:
+        MntrainError: none was; or one was not, of a pair that has no other, and nobody is told.
+    """
+    reached = {(one.sender, one.receiver) for one in measured}
+    for link, error in failed:
+        sender, receiver = (infos[index].name for index in link.pair)
+        if not measured or (on_skipped is None and (sender, receiver) not in reached):
+            raise error
+        if on_skipped is not None:
+            cause = f"{sender} → {receiver} over {link.interfaces[0].name}: {error.cause}"
+            on_skipped(type(error).of(msgspec.structs.replace(error.problem, cause=cause)))
 
 
 async def _measure(
@@ -121,7 +176,7 @@ async def _measure(
             port=ticket.port,
             token=ticket.token,
             peer=receiver.name,
-            seconds=PROBE_S,
+            seconds=MEASURE_S,
             echoes=ticket.echoes,
             streams=how.streams,
             receiver_end=link_end(link.interfaces[1]),

@@ -9,7 +9,7 @@ from jupyter_mntrain.cluster.launch.asking import ask_participants
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.launch.link_probing import measure_links
 from jupyter_mntrain.launch.progress import SILENT, Progress
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.plan.arrange import find_participants
@@ -21,20 +21,23 @@ async def measure_participants(
     participants: Sequence[Participant],
     how: Measuring = MEASURING,
     progress: Progress = SILENT,
-    on_skipped: Callable[[RefusedError], object] = bool,
+    on_measured: Callable[[LinkMeasurement], object] = bool,
+    on_skipped: Callable[[MntrainError], object] | None = None,
 ) -> tuple[LinkMeasurement, ...]:
     """Measure every ordered pair in turn, on every network that the two share: two links at once
     would share a card. Waits until no other driver measures.
 
     Args:
-        progress: receives each pair.
-        on_skipped: receives why a network of a pair was not measured, if another one of it was.
+        progress: receives each pair, with the time that is left.
+        on_measured: receives each result as soon as it is there; its agent keeps it.
+        on_skipped: receives why a link was not measured. Without it, a pair of which no network was
+            measured raises that, once all others are measured.
 
     Raises:
         SpecError: a node or an interface cannot be used, or two nodes share no network.
         NodeError: an agent does not answer.
-        RefusedError: an agent cannot reach another one on any of their networks, a job trains
-            over one of the interfaces, or others measure for too long.
+        RefusedError: an agent cannot reach another one, a job trains over one of the interfaces,
+            or others measure for too long.
     """
     nodes = find_participants(
         participants, [view.info for view in launcher.live.nodes if view.info]
@@ -43,4 +46,6 @@ async def measure_participants(
     links = links_between(infos, [one.interface for one in participants])
     if how.is_only_due:
         links = due(links, infos, time.time())
-    return await measure_links(launcher.prober, infos, links, how, progress, on_skipped)
+    return await measure_links(
+        launcher.prober, infos, links, how, progress, on_measured, on_skipped
+    )

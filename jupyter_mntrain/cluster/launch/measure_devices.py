@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.launch.progress import SILENT, Count, Progress
+from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import Participant
-from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices
+from jupyter_mntrain.model.records.plan import (
+    DEVICES_LIMIT_S,
+    DeviceMeasurement,
+    MeasureDevices,
+)
+from jupyter_mntrain.model.text.brief import some_of
 
 DOING = "measuring devices"
 
@@ -43,23 +51,52 @@ async def measure_devices(
         machines: that they run on: agents of one machine measure in turn, as one slows the other.
             Empty names are machines of their own.
         python: of the job, as in a launch; ``None``: the agents' own.
-        progress: counts the nodes that are done.
+        progress: counts the nodes that are done, with those that measure now and how long it will
+            take at most.
     """
-    count = Count(progress, DOING, len(participants))
-    turns = {machine: asyncio.Lock() for machine in machines if machine}
+    turns = _Turns(progress, [client.node for client in clients], machines)
 
-    async def in_turn(machine: str, participant: Participant, client: AgentClient) -> NodeDevices:
-        async with turns.get(machine) or asyncio.Lock():
-            return await measured(participant, client)
+    async def measured(place: int) -> NodeDevices:
+        asked, client = participants[place], clients[place]
+        request = MeasureDevices(ranks=asked.nproc, gpus=asked.gpus, python=python)
+        async with turns.taken(place):
+            try:
+                return NodeDevices(client.node, tuple(await client.measure_devices(request)))
+            except MntrainError as error:
+                return NodeDevices(client.node, problem=error.problem)
 
-    async def measured(participant: Participant, client: AgentClient) -> NodeDevices:
-        request = MeasureDevices(ranks=participant.nproc, gpus=participant.gpus, python=python)
-        try:
-            return NodeDevices(client.node, tuple(await client.measure_devices(request)))
-        except MntrainError as error:
-            return NodeDevices(client.node, problem=error.problem)
-        finally:
-            count.more()
+    return tuple(await asyncio.gather(*map(measured, range(len(participants)))))
 
-    each = zip(machines, participants, clients, strict=True)
-    return tuple(await asyncio.gather(*(in_turn(*one) for one in each)))
+
+class _Turns:
+    """Says which nodes measure now, and how long that and those that wait may take.
+
+    Args:
+        nodes: their names.
+        machines: that they run on.
+    """
+
+    def __init__(self, progress: Progress, nodes: Sequence[str], machines: Sequence[str]) -> None:
+        self._progress, self._nodes, self._machines = progress, nodes, machines
+        self._locks = {machine: asyncio.Lock() for machine in machines if machine}
+        self._left, self._now = set(range(len(nodes))), dict[int, None]()
+
+    @asynccontextmanager
+    async def taken(self, place: int) -> AsyncIterator[None]:
+        """The turn of a node, once its machine is free."""
+        async with self._locks.get(self._machines[place]) or asyncio.Lock():
+            self._now[place] = None
+            self._tell()
+            try:
+                yield
+            finally:
+                del self._now[place]
+                self._left.discard(place)
+                self._tell()
+
+    def _tell(self) -> None:
+        names = some_of([self._nodes[place] for place in self._now])
+        queues = Counter(self._machines[place] or place for place in self._left)
+        most_s = max(queues.values(), default=0) * DEVICES_LIMIT_S
+        what = f"{DOING} of {names}, at most {duration_text(most_s)}" if names else DOING
+        self._progress.report(what, len(self._nodes) - len(self._left), len(self._nodes))

@@ -65,13 +65,13 @@ class MeasuringTurn:
                 await self._ask_all(0.0)
 
     async def renew(self) -> None:
-        """Keep the turn. Call before each link.
+        """Keep the turn. Call before each link: whether a node still answers, that will tell.
 
         Raises:
             RefusedError: a job began, or the turn was lost.
         """
         if asyncio.get_running_loop().time() - self._renewed_s > RENEW_AFTER_S:
-            await self._ask_all(MEASURE_LEASE_S)
+            await self._ask_all(MEASURE_LEASE_S, is_renewal=True)
 
     async def _wait(self, progress: Progress) -> None:
         loop = asyncio.get_running_loop()
@@ -87,7 +87,7 @@ class MeasuringTurn:
             await self._ask_all(0.0)
             await asyncio.sleep(LOOK_S)
 
-    async def _ask_all(self, expires_in_s: float) -> None:
+    async def _ask_all(self, expires_in_s: float, *, is_renewal: bool = False) -> None:
         """Ask one node after the other, all drivers in the same order: one of them gets all."""
         self._renewed_s = asyncio.get_running_loop().time()
         others = {
@@ -96,9 +96,10 @@ class MeasuringTurn:
             if view.info and view.liveness == "up" and not view.is_conflict
         }
         for node_id in sorted(others | set(self._interfaces)):
-            await self._ask(node_id, expires_in_s)
+            must_answer = expires_in_s > 0 and not is_renewal and node_id in self._interfaces
+            await self._ask(node_id, expires_in_s, must_answer=must_answer)
 
-    async def _ask(self, node_id: NodeId, expires_in_s: float) -> None:
+    async def _ask(self, node_id: NodeId, expires_in_s: float, *, must_answer: bool) -> None:
         client = self._live.client_at(node_id)
         if client is None:
             return  # the measurement itself says so
@@ -115,5 +116,5 @@ class MeasuringTurn:
             if error.kind is not Kind.NO_SUCH_ROUTE:  # an older agent
                 raise
         except NodeError:
-            if node_id in self._interfaces and expires_in_s:
+            if must_answer:
                 raise

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
 
@@ -142,6 +143,10 @@ class DeviceMeasurement(Record, frozen=True):
 
 
 MeasuredDtype = Literal["float32", "bfloat16"]
+
+
+DEVICES_LIMIT_S = tunables.seconds("devices.measure_timeout_s")
+"""Longest time that a node measures its devices."""
 
 
 class MeasureDevices(Record, frozen=True):

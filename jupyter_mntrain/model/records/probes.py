@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 
 MOST_STREAMS = 64
@@ -13,6 +14,14 @@ MOST_STREAMS = 64
 
 IO_TIMEOUT_S = 5.0
 """Timeout for the other end of a measurement to connect, send or receive."""
+
+LONGEST_MEASURE_S = tunables.seconds("links.longest_measure_s")
+"""Longest measurement that an agent makes, whatever it is asked for: it keeps jobs from the
+link."""
+
+LEAST_COUNTED_BYTES = 192 << 10
+"""A slow link is measured until so much has arrived: an acknowledgment stands for two packets,
+which is 5 % of what 0.5 Mbit/s carry in a second, and 1.5 % of this."""
 
 MEASURE_LEASE_S = 30.0
 """How long a driver that measures keeps others from it after it last said so, and how long another

@@ -11,6 +11,7 @@ import msgspec
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.node import Interface, LinkMeasurement, NodeInfo
+from jupyter_mntrain.model.records.probes import LEAST_COUNTED_BYTES, LONGEST_MEASURE_S
 from jupyter_mntrain.plan.interfaces import choose_interfaces, is_one_machine
 from jupyter_mntrain.plan.networks.outdated import marked_at_receivers, old
 from jupyter_mntrain.plan.placement import address_of
@@ -20,6 +21,10 @@ RENEWED_AT_LAUNCH = tunables.count("links.renewed_at_launch")
 
 Pair = tuple[int, int]
 """Sending and receiving node, as indices."""
+
+MEASURE_S = tunables.seconds("links.measure_s")
+AROUND_S = 0.9
+"""What a measurement takes besides, on an idle machine: round trips and a warm-up."""
 
 TURN_S = 300.0
 """How long a driver that measures keeps others from it after it last said so, and how long another
@@ -116,6 +121,16 @@ def due(
         elif reason := known.outdated or old(known, now_s):
             found.append(msgspec.structs.replace(link, reason=reason))
     return tuple(found)
+
+
+def expected_s(link: LinkToMeasure, nodes: Sequence[NodeInfo]) -> float:
+    """About how long the measurement of a link takes. A slow one is measured for longer."""
+    sender, receiver = (nodes[index] for index in link.pair)
+    known = _measured(sender, link.interfaces[0].name, receiver.name)
+    if known is None:
+        return AROUND_S + MEASURE_S
+    enough_s = LEAST_COUNTED_BYTES / known.capacity.payload_bytes_per_s
+    return AROUND_S + min(max(MEASURE_S, enough_s), LONGEST_MEASURE_S)
 
 
 def _measured(sender: NodeInfo, interface: str, receiver: str) -> LinkMeasurement | None:

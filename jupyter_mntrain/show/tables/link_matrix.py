@@ -62,7 +62,8 @@ def link_matrix(links: Sequence[LinkMeasurement]) -> RenderableType | None:
 
     Of several networks, the one that carries most. ``None`` for two nodes, and for more than fit.
     """
-    nodes = list(dict.fromkeys(link.sender for link in links))
+    ends = [*(link.sender for link in links), *(link.receiver for link in links)]
+    nodes = list(dict.fromkeys(ends))
     if not 2 < len(nodes) <= MOST_NODES:
         return None
     by_rate = sorted(links, key=lambda link: link.capacity.bytes_per_s)

@@ -18,7 +18,7 @@ MEASURE_S = tunables.seconds("telemetry.peak_measure_s")
 _SIZES = {"cpu": 1024, "cuda": 8192}
 """Matrices this wide keep the device busy and out of its caches."""
 
-_SMALL = 256
+SMALL = 256
 """Of a CPU that needs longer for one product of those than the measurement may take: without
 instructions for bfloat16, 2 s."""
 
@@ -84,11 +84,11 @@ def measured_gemm(
     is_gpu = device.type == "cuda"
     duration = gpu_duration if is_gpu else _duration
     if size is None and not is_gpu:
-        small, flops = square_product(device, dtype, _SMALL)
+        small, flops = square_product(device, dtype, SMALL)
         small()
         size = _SIZES["cpu"]
-        if _duration(small) * (size / _SMALL) ** 3 > seconds:
-            size = _SMALL
+        if _duration(small) * (size / SMALL) ** 3 > seconds:
+            size = SMALL
     product, flops = square_product(device, dtype, size)
     product()
     best = float("inf")

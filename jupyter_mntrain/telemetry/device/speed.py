@@ -2,16 +2,18 @@
 
 The agent runs it in the Python of its jobs, as many at once as a job has ranks on the node, with
 the variables that torchrun and mntrain set for ranks. It prints :data:`READY` once it has
-loaded, begins when it reads a line, and prints one :class:`DeviceMeasurement` per dtype and line.
+loaded, begins when it reads a line, with the seconds that it may take, and prints one
+:class:`DeviceMeasurement` per dtype and line, as soon as that is done.
 
 Usage: ``python -m jupyter_mntrain.telemetry.device.speed cpu|cuda DTYPE …``
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import torch
@@ -19,10 +21,11 @@ import torch
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasuredLayer
 from jupyter_mntrain.telemetry.device import READY
-from jupyter_mntrain.telemetry.device.gemm import device_name, gpu_uuid, square_product
+from jupyter_mntrain.telemetry.device.gemm import SMALL, device_name, gpu_uuid, square_product
 from jupyter_mntrain.telemetry.device.layer_times import Layer, LayerSize
-from jupyter_mntrain.telemetry.device.other_work import OtherGpuWork, OtherWork
-from jupyter_mntrain.telemetry.device.work_timer import WorkTimer
+from jupyter_mntrain.telemetry.device.other_gpu_work import OtherGpuWork
+from jupyter_mntrain.telemetry.device.other_work import OtherWork
+from jupyter_mntrain.telemetry.device.work_timer import LEAST_ROUNDS, WorkTimer
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 PIECE_S = tunables.seconds("devices.piece_s")
@@ -38,9 +41,17 @@ _OPERATIONS = 100
 _MORE = 6
 """The next size is at most this much slower: four times the tokens, or the width."""
 
+_LAYERS_SHARE = 0.7
+"""Of the time for a dtype."""
 
-def measure(device: torch.device, dtype: torch.dtype) -> DeviceMeasurement:
+
+def measure(
+    device: torch.device, dtype: torch.dtype, seconds: float = math.inf
+) -> DeviceMeasurement:
     """Measure one dtype.
+
+    Args:
+        seconds: about the most that it takes.
 
     Raises:
         RuntimeError: the device cannot compute in it, or has not enough memory left.
@@ -48,9 +59,9 @@ def measure(device: torch.device, dtype: torch.dtype) -> DeviceMeasurement:
     is_gpu = device.type == "cuda"
     others = OtherGpuWork(gpu_uuid(device), GpuReader()) if is_gpu else OtherWork()
     timer = WorkTimer(device)
-    product, flops = square_product(device, dtype)
+    product, flops = _product(device, dtype)
     product_s = timer.timed(product, seconds=PIECE_S).means_s[0]
-    layers = tuple(_layers(timer, device, dtype))
+    layers = tuple(_layers(timer, device, dtype, min(LAYERS_S, _LAYERS_SHARE * seconds)))
     copy_s, copied = _copying(timer, device)
     operation_s = _operation_s(timer, device)
     stretch = timer.stretch()
@@ -70,20 +81,43 @@ def measure(device: torch.device, dtype: torch.dtype) -> DeviceMeasurement:
     )
 
 
-def _layers(timer: WorkTimer, device: torch.device, dtype: torch.dtype) -> Iterator[MeasuredLayer]:
-    """Measure layers, the fast ones first, and none that would take long on this device; none more
-    once they have taken :data:`LAYERS_S`, on a machine that is busy with something else.
+def _product(device: torch.device, dtype: torch.dtype) -> tuple[Callable[[], object], int]:
+    """A large product and its FLOPs; a small one where a large one would take long: on a CPU
+    without instructions for the dtype.
+    """
+    small, flops = square_product(device, dtype, SMALL)
+    large, large_flops = square_product(device, dtype)
+    small()
+    begin_s = time.thread_time()
+    small()
+    is_slow = (time.thread_time() - begin_s) * large_flops / flops > PIECE_S
+    return (small, flops) if device.type == "cpu" and is_slow else (large, large_flops)
+
+
+def _layers(
+    timer: WorkTimer, device: torch.device, dtype: torch.dtype, seconds: float
+) -> Iterator[MeasuredLayer]:
+    """Measure layers, the fast ones first, and none that would take long on this device, nor more
+    than is left of ``seconds`` on a machine that is busy with something else. The first one always.
     """
     begun_s = time.perf_counter()
+    before: MeasuredLayer | None = None
     for width in _WIDTHS[device.type]:
         for tokens in _TOKENS[device.type]:
-            size = LayerSize(width, tokens)
-            one = _layer(timer, Layer(size, device, dtype))
-            yield one
-            if time.perf_counter() - begun_s > LAYERS_S:
-                return
-            if _MORE * (one.forward_s + one.backward_s) > LONGEST_ROUND_S:
+            left_s = seconds - (time.perf_counter() - begun_s)
+            if before is not None and _expected_s(timer, before, width, tokens) > left_s:
                 break
+            before = _layer(timer, Layer(LayerSize(width, tokens), device, dtype))
+            yield before
+            if _MORE * (before.forward_s + before.backward_s) > LONGEST_ROUND_S:
+                break
+
+
+def _expected_s(timer: WorkTimer, before: MeasuredLayer, width: int, tokens: int) -> float:
+    """The most that a layer may take, by a smaller one, which is less efficient."""
+    larger = (width / before.hidden_size) ** 2 * tokens / before.tokens
+    once_s = larger * (before.forward_s + before.backward_s) * timer.stretch()
+    return max((1 + LEAST_ROUNDS) * once_s, PIECE_S)
 
 
 def _layer(timer: WorkTimer, layer: Layer) -> MeasuredLayer:
@@ -140,17 +174,21 @@ def main(kind: str, *dtypes: str) -> int:
         torch.set_float32_matmul_precision("high")  # TF32, as recipes have it
     square_product(device, torch.float32)[0]()  # it has its threads, or its context
     print(READY, flush=True)  # noqa: T201
-    if not sys.stdin.readline():
+    told = sys.stdin.readline()
+    if not told:
         return 1
-    measured = []
-    for name in dtypes:
+    end_s = time.perf_counter() + float(told.strip() or "inf")  # by hand: Enter
+    count = 0
+    for place, name in enumerate(dtypes):
+        seconds = (end_s - time.perf_counter()) / (len(dtypes) - place)
         try:
-            measured.append(measure(device, getattr(torch, name)))
+            one = measure(device, getattr(torch, name), seconds)
         except (RuntimeError, AttributeError) as error:
             print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
-    for one in measured:
+            continue
         print(msgspec.json.encode(one).decode(), flush=True)  # noqa: T201
-    return 0 if measured else 1
+        count += 1
+    return 0 if count else 1
 
 
 if __name__ == "__main__":

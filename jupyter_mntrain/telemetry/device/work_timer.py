@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import torch
 
+LEAST_ROUNDS = 3
+
 _MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)
 """Standard deviations from the first quartile to the third."""
 
@@ -42,7 +44,9 @@ class WorkTimer:
         self._clock = time.perf_counter if self._is_gpu else time.thread_time
         self._ran_s = self._passed_s = 0.0
 
-    def timed(self, *work: Callable[[], object], seconds: float, least: int = 3) -> TimedRounds:
+    def timed(
+        self, *work: Callable[[], object], seconds: float, least: int = LEAST_ROUNDS
+    ) -> TimedRounds:
         """Time pieces of work, done one after another for ``seconds``, and at least ``least``
         times. The first round counts nothing.
         """

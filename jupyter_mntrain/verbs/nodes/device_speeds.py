@@ -13,7 +13,9 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import error_of
+from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.plan import DEVICES_LIMIT_S
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding
 from jupyter_mntrain.show.tables.device_list import device_list
@@ -50,7 +52,10 @@ def devices_outcome(
     Raises:
         MntrainError: none of them could be measured, and nothing else was: the first one's reason.
     """
-    context.screen.say(Text("measuring devices, up to a minute for each node", style="dim"))
+    most = f"at most {duration_text(DEVICES_LIMIT_S)} for each node"
+    context.screen.say(
+        Text(f"measuring devices: {most}, those of one machine in turn", style="dim")
+    )
     with context.screen.progress() as progress:
         found = cluster.usage.measure_devices(participants, python=args.python, progress=progress)
     problems = [one.problem for one in found if one.problem is not None]

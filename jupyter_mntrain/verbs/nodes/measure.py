@@ -13,8 +13,10 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.probes import MOST_STREAMS
 from jupyter_mntrain.plan.networks.measuring import Measuring
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding
 from jupyter_mntrain.show.tables.link_matrix import link_list, link_matrix
 from jupyter_mntrain.verbs.context import Context
@@ -32,6 +34,9 @@ ONE_STREAM = (
 SEVERAL_STREAMS = (
     " Sent over several connections at once, as NCCL does between two ranks; Gloo has one."
 )
+
+INTERRUPTED = 130
+"""128 + SIGINT, the exit code of a program that Ctrl-C ended."""
 
 
 class MeasureVerb(Verb):
@@ -68,15 +73,24 @@ class MeasureVerb(Verb):
         cluster = joined_cluster(context, args)
         with context.screen.progress() as progress:
             participants = cluster.participants(args.nodes, progress=progress)
-        outcomes = []
-        if args.links or (not args.devices and len(participants) > 1):
-            outcomes.append(self._links(context, cluster, participants, args))
-        if args.devices or not args.links:
-            outcomes.append(devices_outcome(context, cluster, participants, args))
+        outcomes: list[Outcome] = []
+        try:
+            if args.links or (not args.devices and len(participants) > 1):
+                outcomes.append(self._links(context, cluster, participants, args))
+            if (args.devices or not args.links) and not any(one.exit_code for one in outcomes):
+                outcomes.append(devices_outcome(context, cluster, participants, args))
+        except KeyboardInterrupt:
+            if not outcomes:
+                raise
+            outcomes.append(Outcome(Text("Interrupted.", style="yellow"), {}, INTERRUPTED))
+        problems = [problem for one in outcomes for problem in one.data.get("problems", ())]
         data: dict[str, Any] = {}
         for one in outcomes:
             data |= one.data
-        return Outcome(Group(*(one.renderable for one in outcomes)), data)
+        if problems:
+            data["problems"] = problems
+        code = max(one.exit_code for one in outcomes)
+        return Outcome(Group(*(one.renderable for one in outcomes)), data, code)
 
     def _links(
         self,
@@ -92,13 +106,28 @@ class MeasureVerb(Verb):
             is_beside_jobs=args.beside_jobs,
             is_only_due=args.due,
         )
+        found: list[LinkMeasurement] = []
         skipped: list[MntrainError] = []
-        with context.screen.progress() as progress:
-            links = cluster.measure(participants, how, progress=progress, on_skipped=skipped.append)
-        for problem in skipped:
-            context.screen.say(Text(f"not measured: {problem.cause}", style="yellow"))
+        code = 0
+        try:
+            with context.screen.progress() as progress:
+                links = cluster.measure(
+                    participants,
+                    how,
+                    progress=progress,
+                    on_measured=found.append,
+                    on_skipped=skipped.append,
+                )
+        except KeyboardInterrupt:
+            if not found:
+                raise
+            links, code = tuple(found), INTERRUPTED
         if not links:
             return Outcome(Text("No link is due."), {"links": []})
+        missing = [problem_text(one.problem, before="not measured: ") for one in skipped]
+        if code:
+            due = f"{context.program} measure --links --due"
+            missing.append(Text(f"Interrupted: only these links were measured. The others: {due}"))
         words = "Stored by the agents, for the interface choice and link utilization."
         words += ONE_STREAM if how.streams == 1 else SEVERAL_STREAMS
         if any(link.capacity.condition != "alone" for link in links):
@@ -107,8 +136,12 @@ class MeasureVerb(Verb):
             )
         note = folding([Text(words, style="dim")])
         matrix = link_matrix(links)
-        shown = [link_list(links), note] if matrix is None else [matrix, link_list(links), note]
-        return Outcome(Group(*shown), {"links": [msgspec.to_builtins(link) for link in links]})
+        shown = [] if matrix is None else [matrix]
+        data: dict[str, Any] = {"links": [msgspec.to_builtins(link) for link in links]}
+        if missing:
+            data["is_partial"] = True
+            data["problems"] = [msgspec.to_builtins(one.problem) for one in skipped]
+        return Outcome(Group(*shown, link_list(links), *missing, note), data, code)
 
 
 def _streams(count: int) -> int:

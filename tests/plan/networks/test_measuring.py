@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity, Interface, LinkMeasurement, NodeInfo
-from jupyter_mntrain.plan.networks.measuring import due, links_between
+from jupyter_mntrain.plan.networks.measuring import due, expected_s, links_between
 from jupyter_mntrain.plan.networks.outdated import VALID_S, link_end
 from tests.standin.nodes import docker0, nic, node
 from tests.wording import wording
@@ -105,3 +105,17 @@ def test_due_is_what_was_never_measured_has_changed_or_is_old() -> None:
     ):
         assert pairs(*outdated, is_renewal=True) == [(0, 1)]
     assert pairs(a(streams=4), ends[1]) == [(0, 1), (1, 0)], "one connection was never measured"
+
+
+@pytest.mark.parametrize(
+    ("mbit_per_s", "seconds"), [(None, 1.9), (1000, 1.9), (0.5, 4.1), (0.01, 10.9)]
+)
+def test_a_slow_link_is_expected_to_take_longer(mbit_per_s: float | None, seconds: float) -> None:
+    known = ()
+    if mbit_per_s is not None:
+        rate = Capacity(mbit_per_s * 1e6 / 8, "measured", time_s=1.0, condition="alone")
+        known = (LinkMeasurement("a", "b", "eth0", "10.0.0.2", rate),)
+    sender = node("a", nic("eth0", "10.0.0.1/24", links=known))
+    nodes = [sender, machine("b", 2)]
+    [link, _] = links_between(nodes, (None, None))
+    assert expected_s(link, nodes) == pytest.approx(seconds, abs=0.1)

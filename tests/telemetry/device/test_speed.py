@@ -48,6 +48,17 @@ def test_layers_that_would_take_too_long_are_left_out(monkeypatch: pytest.Monkey
     measured = speed.measure(CPU, torch.float32)
     assert [(one.hidden_size, one.tokens) for one in measured.layers] == [(256, 32), (1024, 32)]
 
+    measured = speed.measure(CPU, torch.float32, seconds=0.0)
+    assert [(one.hidden_size, one.tokens) for one in measured.layers] == [(256, 32)]
+
+
+def test_a_dtype_for_which_there_are_no_instructions_has_a_small_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert speed._product(CPU, torch.float32)[1] == 2 * 1024**3
+    monkeypatch.setattr(speed, "PIECE_S", 0.0)
+    assert speed._product(CPU, torch.float32)[1] == 2 * 256**3
+
 
 @pytest.mark.slow
 def test_the_program_measures_each_dtype_once_it_may_begin() -> None:
@@ -65,7 +76,7 @@ def test_the_program_measures_each_dtype_once_it_may_begin() -> None:
     ) as program:
         assert program.stdout is not None
         assert program.stdout.readline().strip() == READY
-        out, errors = program.communicate("\n")
+        out, errors = program.communicate("600\n")
     assert program.returncode == 0, errors
     assert "no_such_dtype" in errors
     found = [msgspec.json.decode(line, type=DeviceMeasurement) for line in out.splitlines()]

@@ -89,4 +89,4 @@ def test_where_no_node_can_measure_the_first_reason_is_the_error(do, text, clust
 def test_the_progress_counts_nodes(do):
     paper = Paper()
     do("measure", "--devices", *BOTH, screen=paper)
-    assert says("up to a minute", " ".join(map(str, paper.said)))
+    assert says("at most 1\u00a0min 00\u00a0s for each node", " ".join(map(str, paper.said)))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.availability import Availability
@@ -145,6 +145,47 @@ def test_a_disturbed_measurement_says_so(do, text, cluster, monkeypatch):
     shown = text(do("measure", "--links", "wopr", "hal").renderable)
     assert "beside a job" in shown
     assert "lower bound" in shown
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_what_was_measured_is_shown_where_the_rest_was_not(
+    do, text, as_json, cluster, monkeypatch, is_interrupted
+):
+    three = cluster.measure([Participant(node=name) for name in ("wopr", "hal", "eddie")])
+    why = RefusedError("wopr → eddie over eno1: timed out", fix="check the firewall", node="wopr")
+
+    def partly(*_, on_measured, on_skipped, **__):
+        on_measured(three[0])
+        if is_interrupted:
+            raise KeyboardInterrupt
+        on_skipped(why)
+        return three[:1]
+
+    monkeypatch.setattr(cluster, "measure", partly)
+    outcome = do("measure", "--links", "wopr", "hal")
+    data = as_json(outcome)
+    assert [one["receiver"] for one in data["links"]] == ["hal"]
+    assert data["is_partial"] is True
+    assert [one["fix"] for one in data["problems"]] == [why.fix] * (not is_interrupted)
+    assert outcome.exit_code == (130 if is_interrupted else 0)
+    shown = text(outcome.renderable)
+    assert "941\u00a0Mbit/s" in shown
+    if is_interrupted:
+        assert "measure --links --due" in shown
+    else:
+        assert says("not measured: wopr: wopr → eddie over eno1: timed out", shown)
+    outcome = do("measure", "wopr", "hal")
+    assert ("devices" in as_json(outcome)) is not is_interrupted
+    assert as_json(outcome)["is_partial"] is True
+
+
+def test_a_matrix_has_a_column_of_a_node_that_sent_nothing(do, text, cluster, monkeypatch):
+    three = cluster.measure([Participant(node=name) for name in ("wopr", "hal", "eddie")])
+    monkeypatch.setattr(
+        cluster, "measure", lambda *_, **__: [one for one in three if one.sender != "eddie"]
+    )
+    [head, *_] = text(do("measure", "--links", "wopr", "hal").renderable).splitlines()
+    assert head.split() == ["from", "\\", "to", "wopr", "hal", "eddie"]
 
 
 def test_add_and_forget(do, text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,18 +13,17 @@ from typing import TypeVar
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.records.plan import DeviceMeasurement
+from jupyter_mntrain.model.records.plan import DEVICES_LIMIT_S, DeviceMeasurement
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.telemetry.device import READY
 
 PROGRAM = "jupyter_mntrain.telemetry.device.speed"
 
-LOAD_S = 120.0
-"""Time-out for a program that measures a device to load torch, and then to measure. A slow CPU
-takes 40 s for each dtype."""
-MEASURE_S = tunables.seconds("devices.measure_timeout_s")
+LEAST_S = 10.0
+"""Of the limit, for measuring: loading torch may take the rest."""
+LATE_SHARE = 0.85
+"""Of the time that is left, what a program is told to take: it ends with the piece that it does."""
 
 T = TypeVar("T")
 
@@ -43,38 +43,54 @@ async def run_programs(
         kind: ``cpu`` or ``cuda``.
 
     Returns:
-        What each measured, one for each dtype that its device can compute in.
+        What each measured, one for each dtype that their devices can compute in, and that all of
+        them were done with in time.
 
     Raises:
-        RefusedError: one of them died, or took too long. All of them are gone.
+        RefusedError: one of them died, or took too long for the first dtype. All of them are gone.
     """
+    end_s = time.monotonic() + DEVICES_LIMIT_S
     fix = _FIX.format(python=python, program=PROGRAM, kind=kind, dtypes=" ".join(dtypes))
     running: list[_Running] = []
     try:
         for environment in environments:
             command = (python, "-m", PROGRAM, kind, *dtypes)
             running.append(await _Running.start(command, environment))
-        await _within(LOAD_S, "loaded", [one.ready() for one in running])
-        limit_s = MEASURE_S * len(dtypes)
-        measured = await _within(limit_s, "done", [one.measure() for one in running])
+        await _within(DEVICES_LIMIT_S - LEAST_S, "loaded", [one.ready() for one in running])
+        left_s = end_s - time.monotonic()
+        try:
+            await _within(left_s, "done", [one.measure(LATE_SHARE * left_s) for one in running])
+        except _LateError:
+            if not _common(running):
+                raise
     except (_DeadError, OSError) as error:
         cause = f"the program that measures devices failed: {error}"
         raise RefusedError(cause, fix=fix) from error
     finally:
         for one in running:
             await one.end()
-    return [[_decoder.decode(line) for line in lines] for lines in measured]
+    dtypes_told = _common(running)
+    return [[line for line in one.told if line.dtype in dtypes_told] for one in running]
+
+
+def _common(running: Sequence[_Running]) -> set[str]:
+    """The dtypes that all of them have measured."""
+    return set.intersection(*({line.dtype for line in one.told} for one in running))
 
 
 class _DeadError(Exception):
     """A program ended without an answer, or gave none in time."""
 
 
+class _LateError(_DeadError):
+    """It gave none in time."""
+
+
 async def _within(limit_s: float, what: str, work: Iterable[Awaitable[T]]) -> list[T]:
     try:
         return await asyncio.wait_for(asyncio.gather(*work), limit_s)
     except TimeoutError as error:
-        raise _DeadError(f"it was not {what} within {limit_s:g} s") from error
+        raise _LateError(f"it was not {what} within {limit_s:.3g} s") from error
 
 
 class _Running:
@@ -82,6 +98,8 @@ class _Running:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self.told: list[DeviceMeasurement] = []
+        """What it has measured so far."""
         self._tail = b""
         self._reading = asyncio.ensure_future(self._read_errors())
 
@@ -106,20 +124,18 @@ class _Running:
             if line is None:
                 raise await self._dead()
 
-    async def measure(self) -> list[bytes]:
-        """Let it measure. Returns the records that it printed."""
+    async def measure(self, seconds: float) -> None:
+        """Let it measure, for about so long."""
         stdin = self._process.stdin
         with suppress(ConnectionError):
             if stdin is not None:
-                stdin.write(b"\n")
+                stdin.write(f"{seconds:.1f}\n".encode())
                 await stdin.drain()
-        found = []
         while (line := await self._line()) is not None:
             if line.startswith(b"{"):
-                found.append(line)
-        if await self._process.wait() or not found:
+                self.told.append(_decoder.decode(line))
+        if await self._process.wait() or not self.told:
             raise await self._dead()
-        return found
 
     async def end(self) -> None:
         """Kill it and what it started, unless it has ended."""

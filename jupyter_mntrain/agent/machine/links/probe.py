@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import psutil
 
@@ -21,7 +22,14 @@ from jupyter_mntrain.agent.machine.links.turn import CONDITIONS, ConditionWatch
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.node import Capacity, Condition, LinkMeasurement
-from jupyter_mntrain.model.records.probes import IO_TIMEOUT_S, LinkEnd, ProbeSend, ProbeTicket
+from jupyter_mntrain.model.records.probes import (
+    IO_TIMEOUT_S,
+    LEAST_COUNTED_BYTES,
+    LONGEST_MEASURE_S,
+    LinkEnd,
+    ProbeSend,
+    ProbeTicket,
+)
 from jupyter_mntrain.telemetry import formulas
 
 TICKET_LIFE_S = tunables.seconds("links.ticket_life_s")
@@ -29,12 +37,13 @@ WARM_UP_S = tunables.seconds("links.warm_up_s")
 CHUNK_BYTES = 1 << 20
 TOKEN_BYTES = 16
 MIN_SECONDS = 0.2
-"""Shortest and longest measurement that an agent makes, whatever it is asked for: a shorter one
-measures bursts, a longer one takes the link from jobs."""
-MAX_SECONDS = tunables.seconds("links.longest_measure_s")
+"""Shortest measurement that an agent makes, whatever it is asked for: a shorter one measures
+bursts."""
 TCP_INFO_BYTES, SEGMENT_AT, SACKED_AT, RESENT_AT = 104, 16, 28, 100
 """``struct tcp_info``, ``linux/tcp.h``: where ``tcpi_snd_mss``, ``tcpi_sacked`` (segments) and
 ``tcpi_total_retrans`` (segments) are."""
+READ_EVERY_S = 0.2
+"""A measurement that is cut short keeps what had arrived by the last of these readings."""
 LEAST_CHUNK_BYTES = 16 << 10
 SHORT_S, LONG_S = 0.002, 0.02
 """Time in which a chunk is sent: if it is shorter, the next one is larger, so that a fast link is
@@ -127,7 +136,7 @@ def _drain(listener: socket.socket, token: bytes, has_job: HasJob, streams: int)
 def _swallow(connection: socket.socket) -> None:
     """Receive until the other end has sent all, or falls silent."""
     buffer = bytearray(CHUNK_BYTES)
-    end_s = time.monotonic() + WARM_UP_S + MAX_SECONDS + IO_TIMEOUT_S
+    end_s = time.monotonic() + WARM_UP_S + LONGEST_MEASURE_S + IO_TIMEOUT_S
     with suppress(OSError):
         while connection.recv_into(buffer) and time.monotonic() < end_s:
             pass
@@ -144,8 +153,11 @@ def _received(connection: socket.socket, size: int) -> bytes:
 def measure(
     request: ProbeSend, node: str, has_job: HasJob, own_end: LinkEnd | None = None
 ) -> LinkMeasurement:
-    """Time round trips, then send for ``request.seconds`` and count the bytes received after a
-    warm-up. Blocks; use a thread.
+    """Time round trips, then send for ``request.seconds``, over a slow link for longer, and count
+    the bytes received after a warm-up. Blocks; use a thread.
+
+    If the link stalls or breaks after a while, what was counted until then is the result, and its
+    condition is "cut short".
 
     Args:
         own_end: of the interface, now.
@@ -153,7 +165,7 @@ def measure(
     Raises:
         RefusedError: the peer's sink cannot be reached over this interface.
     """
-    seconds = min(max(request.seconds, MIN_SECONDS), MAX_SECONDS)
+    seconds = min(max(request.seconds, MIN_SECONDS), LONGEST_MEASURE_S)
     try:
         with ExitStack() as opened:
             connections = [
@@ -161,8 +173,9 @@ def measure(
             ]
             latency = measure_latency(connections[0]) if request.echoes else None
             watch = ConditionWatch(has_job)
-            payload, counted = _send(connections, seconds, request.interface)
-            conditions = watch.condition(), _peer_condition(connections)
+            sent = fill(_Connections(connections, request.interface), seconds)
+            own = watch.condition()
+            conditions = (own, "cut short" if sent.is_cut_short else _peer_condition(connections))
     except (OSError, OverflowError) as error:
         raise RefusedError(
             f"no data from {request.source_address} ({request.interface}) to {request.peer} at "
@@ -179,8 +192,8 @@ def measure(
         streams=request.streams,
         ends=(own_end, request.receiver_end),
         capacity=Capacity(
-            bytes_per_s=counted,
-            payload_share=payload / counted if counted else 1.0,
+            bytes_per_s=sent.counted_bytes_per_s,
+            payload_share=sent.payload_bytes_per_s / sent.counted_bytes_per_s,
             source="measured",
             time_s=time.time(),
             condition=max(conditions, key=CONDITIONS.index),
@@ -211,38 +224,139 @@ def _peer_condition(connections: Sequence[socket.socket]) -> Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class Reading:
     """Bytes that had arrived, and that the interface had sent, at one time."""
 
     time_s: float
     payload_bytes: int
     counted_bytes: int | None
 
+
+class Line(Protocol):
+    """What is sent over, and the clock by which it is measured."""
+
+    segment_bytes: int
+    """Payload of a full packet."""
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+
+    def pieces(self) -> Iterator[int]:
+        """Send without end; yields the bytes of each piece once it is under way.
+
+        Raises:
+            TimeoutError: nothing could be sent for a while.
+            OSError: the other end is gone.
+        """
+
+    def reading(self, sent_bytes: int) -> Reading:
+        """What has become of all that was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Bytes per second: of the payload, and as the interface counts them."""
+
+    payload_bytes_per_s: float
+    counted_bytes_per_s: float
+    is_cut_short: bool = False
+
     @classmethod
-    def take(cls, connections: Sequence[socket.socket], sent: int, interface: str) -> _Reading:
-        counters = psutil.net_io_counters(pernic=True).get(interface)
-        return cls(
+    def between(
+        cls, begin: Reading, end: Reading, segment_bytes: int, *, is_cut_short: bool = False
+    ) -> Sent:
+        interval_s = end.time_s - begin.time_s
+        payload = (end.payload_bytes - begin.payload_bytes) / interval_s
+        counted = None
+        if begin.counted_bytes is not None and end.counted_bytes is not None:
+            counted = (end.counted_bytes - begin.counted_bytes) / interval_s
+        counted = formulas.counted_rate(payload, counted, segment_bytes)
+        return cls(payload, counted, is_cut_short)
+
+
+def fill(line: Line, seconds: float) -> Sent:
+    """Fill a line, and count for ``seconds`` after a warm-up; longer where less than
+    :data:`LEAST_COUNTED_BYTES` have arrived by then.
+
+    Raises:
+        OSError: nothing arrived, or not for long enough.
+    """
+    counting = _Counting(line)
+    try:
+        for count in line.pieces():
+            if (sent := counting.take(count, seconds)) is not None:
+                return sent
+    except OSError as error:
+        return counting.cut_short(error)
+    raise AssertionError("it is sent without end")
+
+
+class _Counting:
+    """What has arrived over a line since the warm-up."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._warm_s, self._sent = line.now_s() + WARM_UP_S, 0
+        self._begin: Reading | None = None
+        self._last: Reading | None = None
+
+    def take(self, count: int, seconds: float) -> Sent | None:
+        """Take a piece that is under way. Returns what was counted, once that is enough.
+
+        Raises:
+            TimeoutError: nothing has arrived for the longest time.
+        """
+        self._sent += count
+        now_s = self._line.now_s()
+        if now_s < self._warm_s:
+            return None
+        if self._begin is None or self._last is None:
+            self._begin = self._last = self._line.reading(self._sent)
+            return None
+        counted_s = now_s - self._warm_s
+        if counted_s < seconds and now_s - self._last.time_s < READ_EVERY_S:
+            return None
+        self._last = self._line.reading(self._sent)
+        arrived = self._last.payload_bytes - self._begin.payload_bytes
+        if counted_s < (seconds if arrived >= LEAST_COUNTED_BYTES else LONGEST_MEASURE_S):
+            return None
+        if not arrived:
+            raise TimeoutError("timed out")
+        return Sent.between(self._begin, self._last, self._line.segment_bytes)
+
+    def cut_short(self, error: OSError) -> Sent:
+        """What was counted until an error; raises it if that is nothing, or too short."""
+        begin, last = self._begin, self._last
+        if begin is None or last is None:
+            raise error
+        if isinstance(error, TimeoutError):  # the time in which nothing went counts, too
+            last = self._line.reading(self._sent)
+        is_long = last.time_s - begin.time_s >= MIN_SECONDS
+        if not is_long or last.payload_bytes <= begin.payload_bytes:
+            raise error
+        return Sent.between(begin, last, self._line.segment_bytes, is_cut_short=True)
+
+
+class _Connections:
+    """A :class:`Line` of some connections over one interface."""
+
+    def __init__(self, connections: Sequence[socket.socket], interface: str) -> None:
+        self._connections, self._interface = connections, interface
+        self.segment_bytes = connections[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def pieces(self) -> Iterator[int]:
+        return _chunks(self._connections)
+
+    def reading(self, sent_bytes: int) -> Reading:
+        counters = psutil.net_io_counters(pernic=True).get(self._interface)
+        return Reading(
             time_s=time.monotonic(),
-            payload_bytes=sent - sum(map(_missing, connections)),
+            payload_bytes=sent_bytes - sum(map(_missing, self._connections)),
             counted_bytes=counters.bytes_sent if counters else None,
         )
-
-
-def _send(
-    connections: Sequence[socket.socket], seconds: float, interface: str
-) -> tuple[float, float]:
-    """Bytes per second: of the payload, and as the interface counts them."""
-    start_s, sent = time.monotonic(), 0
-    begin: _Reading | None = None
-    segment_bytes = connections[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
-    for count in _chunks(connections):
-        sent += count
-        now_s = time.monotonic()
-        if begin is None and now_s - start_s >= WARM_UP_S:
-            begin = _Reading.take(connections, sent, interface)
-        elif begin is not None and now_s - start_s >= WARM_UP_S + seconds:
-            return _rates(begin, _Reading.take(connections, sent, interface), segment_bytes)
-    raise AssertionError("it is sent without end")
 
 
 def _chunks(connections: Sequence[socket.socket]) -> Iterator[int]:
@@ -290,15 +404,6 @@ def _bound_queue(connection: socket.socket, sent: int, passed_s: float) -> None:
     connection.setsockopt(
         socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, min(max(most, LEAST_QUEUED_BYTES), MOST_QUEUED_BYTES)
     )
-
-
-def _rates(begin: _Reading, end: _Reading, segment_bytes: int) -> tuple[float, float]:
-    interval_s = end.time_s - begin.time_s
-    payload = (end.payload_bytes - begin.payload_bytes) / interval_s
-    counted = None
-    if begin.counted_bytes is not None and end.counted_bytes is not None:
-        counted = (end.counted_bytes - begin.counted_bytes) / interval_s
-    return payload, formulas.counted_rate(payload, counted, segment_bytes)
 
 
 def resent(connection: socket.socket) -> int:

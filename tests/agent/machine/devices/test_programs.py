@@ -102,13 +102,36 @@ def test_a_program_that_dies_says_why(made: Programs, program: str, said: str) -
 def test_a_program_that_hangs_is_killed_with_all_others(
     made: Programs, monkeypatch: pytest.MonkeyPatch, hang: str
 ) -> None:
-    monkeypatch.setattr(programs, "LOAD_S", 5.0)
-    monkeypatch.setattr(programs, "MEASURE_S", 1.0)
+    monkeypatch.setattr(programs, "DEVICES_LIMIT_S", 4.0)
+    monkeypatch.setattr(programs, "LEAST_S", 1.0)
     ignores = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     program = f"{ignores}if os.environ['RANK'] == '1': {hang}\nready()\n{TELL}"
     assert says("within", made.refused(program, 2))
     assert len(made.pids.read_text().split()) == 2
     assert made.alive == []
+
+
+def test_what_all_were_done_with_in_time_counts(
+    made: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "DEVICES_LIMIT_S", 4.0)
+    monkeypatch.setattr(programs, "LEAST_S", 1.0)
+    second = TELL.replace("float32", "bfloat16")
+    late = f"if os.environ['RANK'] == '1': sys.stdout.flush(); time.sleep(600){second}"
+    told = made.run(f"ready()\n{TELL}{late}", 2)
+    assert [[one.dtype for one in lines] for lines in told] == [["float32"], ["float32"]]
+    assert made.alive == []
+
+
+def test_a_program_is_told_what_is_left_of_the_time(
+    made: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "DEVICES_LIMIT_S", 30.0)
+    told = f"""
+print({READY!r}, flush=True)
+assert 0 < float(sys.stdin.readline()) < 30
+{TELL}"""
+    assert len(made.run(told)) == 1
 
 
 def test_one_that_dies_ends_the_others_at_once(made: Programs) -> None:

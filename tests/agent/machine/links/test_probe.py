@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -9,7 +12,9 @@ from jupyter_mntrain.agent.machine.links.probe import (
     LEAST_QUEUED_BYTES,
     QUEUED_S,
     TCP_NOTSENT_LOWAT,
+    Reading,
     _bound_queue,
+    fill,
     measure,
     open_sink,
 )
@@ -167,3 +172,106 @@ def test_what_waits_for_a_slow_link_is_what_it_carries_soon(arrived, passed_s, m
     ):
         _bound_queue(connection, arrived, passed_s)
         assert connection.getsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT) == most
+
+
+class SimulatedLine:
+    """A line whose truth is known, on a clock of its own: full packets, every second of which is
+    acknowledged, and a queue of half a second before them.
+
+    Args:
+        bytes_per_s: with headers.
+        lost: share of the packets that are sent again.
+        ends_s, end: when it ends, and how.
+    """
+
+    segment_bytes, packet_bytes = 1448, 1514
+
+    def __init__(self, bytes_per_s: float, lost: float = 0.0, ends_s: float = 1e9, end=None):
+        self.bytes_per_s, self.ends_s, self.end = bytes_per_s, ends_s, end
+        self.payload_per_s = bytes_per_s * self.segment_bytes / self.packet_bytes * (1 - lost)
+        self.clock_s = self.sent = 0.0
+
+    def now_s(self) -> float:
+        return self.clock_s
+
+    def carried_s(self) -> float:
+        return min(self.clock_s, self.ends_s)
+
+    def pieces(self) -> Iterator[int]:
+        piece = int(min(max(16 << 10, self.bytes_per_s / 1000), 1 << 20))
+        while True:
+            waits = self.sent + piece - self.payload_per_s * (self.carried_s() + QUEUED_S)
+            self.clock_s += max(0.0, waits) / self.payload_per_s
+            if self.clock_s >= self.ends_s:
+                if isinstance(self.end, TimeoutError):
+                    self.clock_s = self.ends_s + 5.0
+                raise self.end
+            self.sent += piece
+            yield piece
+
+    def reading(self, sent_bytes: int) -> Reading:
+        acknowledged = 2 * self.segment_bytes
+        arrived = min(sent_bytes, self.payload_per_s * self.carried_s())
+        counted = self.bytes_per_s * self.carried_s()
+        return Reading(self.clock_s, int(arrived // acknowledged) * acknowledged, int(counted))
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.02])
+@pytest.mark.parametrize("mbit_per_s", [0.5, 2, 100, 1000, 25_000])
+def test_slow_lossy_and_very_fast_lines_are_measured_within_5_percent(mbit_per_s, lost):
+    line = SimulatedLine(mbit_per_s * 1e6 / 8, lost)
+    sent = fill(line, 1.0)
+    assert sent.counted_bytes_per_s == pytest.approx(line.bytes_per_s, rel=0.05)
+    assert sent.payload_bytes_per_s == pytest.approx(line.payload_per_s, rel=0.05)
+    assert not sent.is_cut_short
+    assert line.clock_s < (1.2 if mbit_per_s >= 2 else 4.0)
+
+
+def test_a_line_that_breaks_keeps_what_was_counted():
+    line = SimulatedLine(1.25e6, ends_s=0.9, end=ConnectionResetError())
+    sent = fill(line, 1.0)
+    assert sent.is_cut_short
+    assert sent.payload_bytes_per_s == pytest.approx(line.payload_per_s, rel=0.05)
+
+
+def test_of_a_line_that_stalls_the_time_in_which_nothing_went_counts():
+    line = SimulatedLine(1.25e6, ends_s=0.9, end=TimeoutError())
+    sent = fill(line, 1.0)
+    assert sent.is_cut_short
+    counted_s = line.clock_s - 0.02  # the warm-up
+    carried = line.payload_per_s * 0.88
+    assert sent.payload_bytes_per_s == pytest.approx(carried / counted_s, rel=0.05)
+
+
+@pytest.mark.parametrize("end", [ConnectionResetError(), TimeoutError()])
+def test_a_line_that_ends_at_once_has_no_rate(end):
+    with pytest.raises(type(end)):
+        fill(SimulatedLine(1.25e6, ends_s=0.0, end=end), 1.0)
+    with pytest.raises(ConnectionResetError):
+        fill(SimulatedLine(1.25e6, ends_s=0.1, end=ConnectionResetError()), 1.0)
+
+
+def test_a_connection_that_stalls_is_measured_as_cut_short(monkeypatch):
+    """Both ends are real: the receiver reads for half a second, and no more."""
+    monkeypatch.setattr("jupyter_mntrain.agent.machine.links.probe.IO_TIMEOUT_S", 0.5)
+    is_over = threading.Event()
+
+    def read_for_a_while(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            end_s = time.monotonic() + 0.5
+            while time.monotonic() < end_s:
+                connection.recv(1 << 20)
+            is_over.wait(20)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reader = threading.Thread(target=read_for_a_while, args=(server,))
+        reader.start()
+        ticket = ProbeTicket(port=server.getsockname()[1], token="0" * 16)
+        try:
+            link = measure(request(ticket, seconds=9.0), "node1", idle)
+        finally:
+            is_over.set()
+            reader.join()
+    assert link.capacity.condition == "cut short"
+    assert link.capacity.bytes_per_s > 1e7
