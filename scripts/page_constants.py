@@ -14,6 +14,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 SHARED = {
     "LARGEST_RECIPE_BYTES": "jupyter_mntrain.verbs.panel.targets",
     "MANY_RANKS": "jupyter_mntrain.show.picture.theme",
+    "MOST_DIFFERENCE_S": "jupyter_mntrain.model.lifecycle.clock",
     "MOST_TEXTS": "jupyter_mntrain.metrics.downsampled.samples",
     "SHORT_RUN_S": "jupyter_mntrain.show.picture.painter",
     "ZOOM_BELOW": "jupyter_mntrain.show.picture.link_chart",

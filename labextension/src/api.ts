@@ -3,6 +3,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import { serverClock } from './clock';
 import type { IProblem } from './problem';
 import type {
   BenchState,
@@ -308,6 +309,7 @@ export class Api {
     path: string,
     body?: unknown
   ): Promise<Response> {
+    const sentMs = Date.now();
     let response: Response;
     try {
       response = await ServerConnection.makeRequest(
@@ -325,6 +327,7 @@ export class Api {
       const data = parse(await response.text());
       throw new RequestError(asProblem(data, response), response.status);
     }
+    serverClock.hear(response.headers.get('Date'), sentMs);
     return response;
   }
 }

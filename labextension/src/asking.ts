@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { serverClock } from './clock';
 import type { IProblem } from './problem';
 import { problemOf } from './tokens';
 
@@ -35,7 +36,7 @@ export function useAsked<T>(
     told({ isAsking: true });
     ask()
       .then(answer =>
-        told({ answer, takenAt: Date.now() / 1000, problem: null })
+        told({ answer, takenAt: serverClock.now(), problem: null })
       )
       .catch(error => told({ answer: null, problem: problemOf(error) }))
       .finally(() => told({ isAsking: false }));

@@ -3,6 +3,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import type { Api } from './api';
+import { serverClock } from './clock';
 import type { ServerMessage, Unwatch, Watch } from './schema';
 import { type Connection, RequestError } from './tokens';
 
@@ -89,7 +90,10 @@ export class EventsConnection {
       this.handlers.opened();
     };
     socket.onmessage = (event: MessageEvent) => {
-      this.lastHeard = Date.now() / 1000;
+      if (serverClock.hasJumped) {
+        void this.readClock();
+      }
+      this.lastHeard = serverClock.now();
       this.expectMore();
       this.setState('live');
       this.handlers.message(JSON.parse(event.data) as ServerMessage);
@@ -101,6 +105,15 @@ export class EventsConnection {
         this.fail(0);
       }
     };
+  }
+
+  /** Every answer tells the time. */
+  private async readClock(): Promise<void> {
+    if (!this.isReading) {
+      this.isReading = true;
+      await this.api.status().catch(() => undefined);
+      this.isReading = false;
+    }
   }
 
   private fail(status: number): void {
@@ -165,4 +178,5 @@ export class EventsConnection {
   private silence = 0;
   private waitMs = FIRST_RETRY_MS;
   private isTrying = false;
+  private isReading = false;
 }

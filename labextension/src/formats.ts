@@ -1,5 +1,6 @@
 /** Formats of numbers and times, the same everywhere. Unknown values are "n/a", never 0. */
 
+import { serverClock } from './clock';
 import type { Capacity } from './schema';
 import { trans } from './trans';
 
@@ -203,7 +204,9 @@ export function clock(time: Maybe, withSeconds = false): string {
   const date = new Date(1000 * time);
   const timeStyle = withSeconds ? 'medium' : 'short';
   const text = date.toLocaleTimeString('en-GB', { timeStyle });
-  if (date.toDateString() === new Date().toDateString()) {
+  if (
+    date.toDateString() === new Date(1000 * serverClock.now()).toDateString()
+  ) {
     return text;
   }
   const [day, month] = ['numeric', 'short'] as const;
@@ -302,7 +305,8 @@ function age(secondsAgo: number): string {
 /** What disturbed the measurement of a link. */
 const CONDITIONS: Partial<Record<string, string>> = {
   'beside a job': 'beside a job',
-  'short of CPU': 'while short of CPU'
+  'cut short': 'cut short',
+  'starved of CPU': 'while short of CPU'
 };
 
 /** Of one link or several, and how it is known: 941 Mbit/s, measured 3 days ago, beside a job. */
@@ -329,7 +333,7 @@ export function capacity(known: ReadonlyArray<Capacity>): string {
 function whenMeasured(found: ReadonlyArray<Capacity>): string {
   const times = found.map(one => one.time_s ?? 0);
   const [newest, oldest] = [Math.max(...times), Math.min(...times)].map(time =>
-    age(Date.now() / 1000 - time)
+    age(serverClock.now() - time)
   );
   const isKnown = !times.includes(0);
   const when = `${oldest === newest ? '' : 'up to '}${oldest} ago`;

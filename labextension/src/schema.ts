@@ -512,7 +512,7 @@ export interface Capacity {
   bytes_per_s: number;
   source: "given" | "measured";
   time_s?: number;
-  condition?: ("alone" | "beside a job" | "short of CPU") | null;
+  condition?: ("alone" | "beside a job" | "cut short" | "starved of CPU") | null;
   payload_share?: number;
   is_exceeded?: boolean;
   is_doubtful?: boolean;
@@ -1287,30 +1287,12 @@ export interface ChangedValue {
  * Headline figures of a job.
  *
  *     Args:
- *         step: the last optimizer step that every rank that reports has finished, from 1;
- *             never left out: ``null`` in JSON before the first one.
- *         step_s: seconds per step, the median of the recent ones, without what stands between them;
- *             ``step_spread`` says how they differ: nine of ten are not below its low, nor above its
- *             high.
- *         predicted_step_s: the same as its plan predicted it, and ``predicted_tokens_per_s``; not of
- *             a script.
- *         elapsed_s: since the first attempt started, until the last one ended.
- *         remaining_s: until the last step, with the evaluations, saves and long steps to come; while
- *             it runs and has steps left, from ``remaining_low_s`` to ``remaining_high_s``.
- *         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up. Of the
- *             time that ``window`` is of, and with all that was done in it.
+ *         step: never left out: ``null`` in JSON before the first one.
+ *         predicted_step_s, predicted_tokens_per_s: not of a script.
  *         window: the recent steps; of an ended job the same as ``whole``.
  *         whole: all steps, over all attempts.
  *         counts_padding: whether padding is among the tokens; ``None`` = as the script counts them.
- *         lost_steps: that were made twice, because an attempt went on from an earlier checkpoint.
- *         mfu: model FLOPs per second of all ranks over the sum of their devices' own peaks.
- *         bubble: mean share of a step in which ranks run neither forward nor backward.
- *         schedule_bubble: the schedule's own bubble, for equal stages and infinitely fast links.
- *         loss: the last one; ``first_loss`` the first one.
- *         evaluation_loss: the last one, on text that is not trained on.
  *         slowest_rank: the one with the lowest pace, if it is behind by more than noise.
- *         busiest_link: utilization of the fullest link and direction.
- *         busiest_bytes_per_s: the highest rate of any link and direction.
  *         not_finite: reports of a loss or a gradient norm that is NaN or infinite.
  *         first_not_finite_step: the first of these.
  *         skipped: steps of the run that were not applied; ``skipped_step`` is the last of them.
@@ -1337,11 +1319,11 @@ export interface JobNumbers {
    */
   step_spread?: Spread | null;
   /**
-   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. Unit: s; tokens/s; over: one step
+   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. The tokens of a step are those that the job has counted, once there are some: a plan counts padding. Unit: s; tokens/s; over: one step
    */
   predicted_step_s?: number | null;
   /**
-   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. Unit: s; tokens/s; over: one step
+   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. The tokens of a step are those that the job has counted, once there are some: a plan counts padding. Unit: s; tokens/s; over: one step
    */
   predicted_tokens_per_s?: number | null;
   /**
@@ -1431,16 +1413,6 @@ export interface Spread {
 }
 /**
  * What a job did in a time: from the begin of its first step to the end of its last one.
- *
- *     Args:
- *         seconds: of wall time; ``parts_s`` add up to it.
- *         steps: that ended in it. Those that were made twice are counted once.
- *         tokens: of these steps, of all replicas.
- *         tokens_per_s: tokens over seconds.
- *         parts_s: seconds by what they were spent on: ``steps``; ``data``, waiting for batches;
- *             ``long steps``, that took several times as long as usual; ``stall``, those of them that
- *             took longer than a step reasonably can; ``evaluation``; ``sampling``;
- *             ``saving``; ``lost steps``, which a restart made again; ``restarting``; ``other``.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Window".
@@ -1715,11 +1687,11 @@ export interface JobSummary {
    */
   step_spread?: Spread | null;
   /**
-   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. Unit: s; tokens/s; over: one step
+   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. The tokens of a step are those that the job has counted, once there are some: a plan counts padding. Unit: s; tokens/s; over: one step
    */
   predicted_step_s?: number | null;
   /**
-   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. Unit: s; tokens/s; over: one step
+   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. The tokens of a step are those that the job has counted, once there are some: a plan counts padding. Unit: s; tokens/s; over: one step
    */
   predicted_tokens_per_s?: number | null;
   /**
@@ -1824,18 +1796,9 @@ export interface JobSummary {
  *
  *     Args:
  *         pid: of its process on its node, while that lives.
- *         step: last optimizer step finished, from 1.
- *         tokens_per_s: tokens of the recent steps, those of all replicas, over the time from the
- *             first one's begin to the last one's end on this rank.
- *         pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
- *             this rank never waited. The slowest pace is the bottleneck.
- *         mfu: model FLOPs of this rank's stages over this device's own peak.
- *         peak_source: where that peak is from.
- *         compute: share of a step in forward, backward and the optimizer; ``send``, ``wait`` and
- *             ``schedule_bubble`` are the rest of it, see
+ *         peak_source: where the peak of its MFU is from.
+ *         compute, send, wait, schedule_bubble: add up to 1, see
  *             :class:`jupyter_mntrain.metrics.series.RankColumns`.
- *         memory_bytes: the most it ever reported.
- *         reserved_bytes: what torch's allocator held of the GPU at its newest step.
  *         missing: why a figure is not known, by its name.
  *         is_ready: it has begun, and waits for its first step or makes steps.
  *         progress: of what it does before its next step, if it says so.
@@ -1903,11 +1866,8 @@ export interface RankSummary {
  * One direction of the interface a node trains over, during the recent steps.
  *
  *     Args:
- *         bytes_per_s: by the interface's counters (``basis`` "interface"), or the payload that the
- *             node's ranks report (``basis`` "ranks": several nodes share a loopback interface).
- *         own_bytes_per_s: this job's part of it.
- *         utilization: of the capacity of this direction: what this node sends to its peers, or they
- *             to it.
+ *         basis: of its rates: the interface's counters, or the payload that the node's ranks report,
+ *             where several nodes share a loopback interface.
  *         peers: nodes its ranks exchange activations with.
  *         missing: why the rate or the utilization is not known.
  *
@@ -2619,6 +2579,9 @@ export interface Ranking {
  */
 export interface RankedJob {
   job_id: string;
+  /**
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   */
   tokens_per_s: number;
   times: number;
   low: number;
@@ -3180,6 +3143,8 @@ export interface HistoryJob {
 export const LARGEST_RECIPE_BYTES = 65536;
 /** From this many ranks on, a band and the slowest rank are drawn instead of a line per rank. */
 export const MANY_RANKS = 9;
+/** A clock that is off by less is not mentioned. */
+export const MOST_DIFFERENCE_S = 2;
 /** Texts that the model wrote: the newest. */
 export const MOST_TEXTS = 50;
 /** A time axis shorter than this shows seconds. */

@@ -16,6 +16,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 
 MOST_DIFFERENCE_S = tunables.seconds("doctor.most_clock_difference_s")
+"""A clock that is off by less is not mentioned."""
 
 Clock = Callable[[], float]
 """Unix time in seconds."""

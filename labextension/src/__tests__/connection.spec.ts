@@ -1,3 +1,4 @@
+import { serverClock } from '../clock';
 import { EventsConnection } from '../connection';
 
 const MINUTE_MS = 60_000;
@@ -20,6 +21,7 @@ class Socket {
 
 let isHidden = false;
 let stays = false;
+let asked = 0;
 let connection: EventsConnection;
 
 function hide(hidden: boolean) {
@@ -44,8 +46,12 @@ beforeEach(async () => {
     configurable: true,
     get: () => isHidden
   });
+  asked = 0;
   const api = {
-    status: async () => ({}),
+    status: async () => {
+      asked += 1;
+      return {};
+    },
     eventsUrl: (stream: string, seq: number) => `${stream}/${seq}`
   };
   let seq = 0;
@@ -117,4 +123,14 @@ test('a connection that broke while the page was hidden is tried again when it i
   hide(false);
   await settle();
   expect(open()).toHaveLength(1);
+});
+
+test('the server is asked for the time once this computer’s clock was set', () => {
+  serverClock.hear(new Date().toUTCString(), Date.now());
+  const before = asked;
+  pass(1);
+  expect(asked).toBe(before);
+  jest.setSystemTime(Date.now() + 60 * MINUTE_MS);
+  open().forEach(one => one.onmessage({ data: '{}' }));
+  expect(asked).toBe(before + 1);
 });

@@ -4,6 +4,7 @@ import { ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { Alert } from '../alert';
+import { serverClock } from '../clock';
 import { Bar, Button } from '../controls';
 import * as formats from '../formats';
 import { Icon } from '../icons';
@@ -119,7 +120,7 @@ export function BenchView(props: IBenchProps): JSX.Element {
 }
 
 function age(begun: number): string {
-  const seconds = Math.max(0, Date.now() / 1000 - begun);
+  const seconds = Math.max(0, serverClock.now() - begun);
   return trans.__('measured %1 ago', formats.duration(seconds));
 }
 

@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { serverClock } from '../clock';
 import * as formats from '../formats';
 import { Icon } from '../icons';
 import { DASHES, type ITheme } from '../liveview/charts/theme';
@@ -107,7 +108,7 @@ function Run(props: {
         <Measured value={mfu} write={formats.percent} reason={missing?.mfu} />
       </td>
       <td className="mnt-right">
-        {formats.duration(durationOf(jobs, Date.now() / 1000))}
+        {formats.duration(durationOf(jobs, serverClock.now()))}
       </td>
     </tr>
   );

@@ -33,7 +33,7 @@ export interface IWanted {
 export interface IHistoryReading {
   /** `null` before the first read. */
   history: NodeHistory | null;
-  /** When it was read, by the clock of this page. */
+  /** When it was read, by `performance.now()`. */
   readMs: number;
   problem: IProblem | null;
 }
@@ -58,7 +58,7 @@ export function useHistory(
         try {
           const history = await model.api.nodeHistory(key, span, points);
           if (!isOver) {
-            setAnswer({ history, readMs: Date.now(), problem: null });
+            setAnswer({ history, readMs: performance.now(), problem: null });
           }
         } catch (error) {
           if (!isOver) {

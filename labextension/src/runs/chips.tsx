@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { serverClock } from '../clock';
 import * as formats from '../formats';
 import { Icon } from '../icons';
 import { trans } from '../trans';
@@ -15,7 +16,7 @@ export function Chips(props: {
   change: (query: Partial<IQuery>) => void;
 }): JSX.Element {
   const { runs, query, change } = props;
-  const now = Date.now() / 1000;
+  const now = serverClock.now();
   const found = leftRuns(runs, { ...query, filter: null }, now);
   const offered = filtersOf(found);
   const { filter } = query;

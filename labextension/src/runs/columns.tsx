@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { serverClock } from '../clock';
 import * as formats from '../formats';
 import { Icon } from '../icons';
 import { Measured } from '../measured';
@@ -65,7 +66,7 @@ export function cell(row: IRow, column: ColumnName): React.ReactNode {
         </span>
       );
     case 'duration':
-      return formats.duration(durationOf(jobs, Date.now() / 1000));
+      return formats.duration(durationOf(jobs, serverClock.now()));
     case 'nodes':
       return nodesText(job);
     case 'step':

@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { serverClock } from '../clock';
 import { Button } from '../controls';
 import * as formats from '../formats';
 import { csvOf } from '../liveview/export/csv';
@@ -110,7 +111,7 @@ function MoreColumns({
 /** The runs that are shown, as a file. */
 function Download({ shown }: Pick<IHeadProps, 'shown'>): JSX.Element {
   const save = () => {
-    const now = Date.now() / 1000;
+    const now = serverClock.now();
     const { text } = csvOf(
       COLUMNS,
       shown.map(run => runRow(run, now))

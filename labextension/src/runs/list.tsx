@@ -5,6 +5,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
 import { Alert } from '../alert';
+import { serverClock } from '../clock';
 import { LETTERS } from '../compare/letters';
 import { Button } from '../controls';
 import type { IClusterModel } from '../tokens';
@@ -71,7 +72,7 @@ export function RunList(props: {
   const field = React.useRef<HTMLInputElement>(null);
   const change = (part: Partial<IQuery>) => setQuery({ ...query, ...part });
   const { runs } = listing;
-  const shown = shownRuns(runs, query, Date.now() / 1000);
+  const shown = shownRuns(runs, query, serverClock.now());
   const rows = rowsOf(shown, opened);
   const isLong = rows.length > MOST_IN_PAGE;
   const isCompact = wantsCompact || isLong;

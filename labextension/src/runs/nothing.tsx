@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { serverClock } from '../clock';
 import { Button } from '../controls';
 import * as formats from '../formats';
 import { trans } from '../trans';
@@ -35,7 +36,7 @@ export function Nothing(props: {
   }
   return (
     <div className="mnt-runs-nothing" role="status">
-      {narrowings(runs, query, Date.now() / 1000).map(({ name, excluded }) => (
+      {narrowings(runs, query, serverClock.now()).map(({ name, excluded }) => (
         <p key={name}>
           {trans.__(
             '%1 excludes %2 of %3 runs.',

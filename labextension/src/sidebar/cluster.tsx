@@ -3,9 +3,12 @@
 import * as React from 'react';
 
 import { NODES } from '../cells';
+import { serverClock } from '../clock';
 import { Button } from '../controls';
+import { duration } from '../formats';
 import { Icon } from '../icons';
 import { problemText } from '../problem';
+import { MOST_DIFFERENCE_S } from '../schema';
 import { CommandIDs, type IClusterModel } from '../tokens';
 import { trans } from '../trans';
 import { OVER } from '../words';
@@ -120,7 +123,7 @@ function Title({ model, commands }: IContext): JSX.Element {
   );
 }
 
-/** Number of nodes up, discovery problems, and other clusters on the network. */
+/** Number of nodes up, discovery problems, a clock that is off, and other clusters on the network. */
 function State({ model }: IContext): JSX.Element {
   const { nodes, status } = model;
   const [up, suspect, lost] = ['up', 'suspect', 'lost'].map(state =>
@@ -146,6 +149,11 @@ function State({ model }: IContext): JSX.Element {
           {problemText(status.discovery_problem)}
         </p>
       )}
+      {Math.abs(serverClock.aheadS) > MOST_DIFFERENCE_S && (
+        <p className="s">
+          <Icon name="warning" size={12} /> {clockLine(serverClock.aheadS)}
+        </p>
+      )}
       {strangers.length > 0 && (
         <p className="m s">
           {trans._n(
@@ -158,4 +166,17 @@ function State({ model }: IContext): JSX.Element {
       )}
     </>
   );
+}
+
+function clockLine(ahead: number): string {
+  const far = duration(Math.abs(ahead));
+  return ahead > 0
+    ? trans.__(
+        'This computer’s clock is %1 ahead of the Jupyter server’s, by which the page goes.',
+        far
+      )
+    : trans.__(
+        'This computer’s clock is %1 behind the Jupyter server’s, by which the page goes.',
+        far
+      );
 }

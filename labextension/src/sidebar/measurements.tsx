@@ -38,7 +38,7 @@ function WithLines(props: IContext & { node: NodeEntry }): JSX.Element {
     { key, ...LAST_HOUR },
     () => isSeen() && view.liveness !== 'lost'
   );
-  const past = new Past(history, (Date.now() - readMs) / 1000);
+  const past = new Past(history, (performance.now() - readMs) / 1000);
   const isUp = view.liveness === 'up';
   return (
     <>

@@ -4,6 +4,7 @@ import * as React from 'react';
 
 import { copy } from '../clipboard';
 import { cellForNodes } from '../cells';
+import { serverClock } from '../clock';
 import * as formats from '../formats';
 import { Icon } from '../icons';
 import { problemText } from '../problem';
@@ -94,7 +95,7 @@ function stateLine(node: NodeEntry): string {
   }
   const word = closedWord(node) ?? stateWord(liveness);
   if ((liveness === 'suspect' || liveness === 'lost') && seen) {
-    const silent = Math.max(0, Date.now() / 1000 - seen);
+    const silent = Math.max(0, serverClock.now() - seen);
     return trans.__('%1, silent for %2', word, formats.duration(silent));
   }
   return word;

@@ -136,11 +136,11 @@ export function AllSilent(props: IContext): JSX.Element {
 
 /** Waiting, with the elapsed time. */
 export function Waiting({ title }: { title: string }): JSX.Element {
-  const [begun] = React.useState(() => Date.now());
+  const [begun] = React.useState(() => performance.now());
   const [seconds, setSeconds] = React.useState(0);
   React.useEffect(() => {
     const timer = window.setInterval(
-      () => setSeconds((Date.now() - begun) / 1000),
+      () => setSeconds((performance.now() - begun) / 1000),
       1000
     );
     return () => window.clearInterval(timer);

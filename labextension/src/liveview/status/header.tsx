@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { serverClock } from '../../clock';
 import { Bar, Button } from '../../controls';
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
@@ -149,7 +150,7 @@ function Progress({
           <span title={meanings()['time left']}>
             {trans.__(
               'done at %1, in %2',
-              formats.clock(Date.now() / 1000 + remaining_s),
+              formats.clock(serverClock.now() + remaining_s),
               formats.timeLeft(job.numbers)
             )}
           </span>
