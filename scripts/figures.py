@@ -1,17 +1,39 @@
 """Write what figures are, from jupyter_mntrain/metrics/figures.toml, where people read it.
 
-That is the rows of docs/glossary.md, the page's tooltips, and the table of docs/figures.md. With
---check: fail if one of them is outdated.
+That is the rows of docs/glossary.md, the page's tooltips, and the table of docs/figures.md; the two
+schemas of JSON are described here when they are made. With --check: fail if one is outdated.
 """
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jupyter_mntrain.metrics.definitions import Definition, definitions
 
 ROOT = Path(__file__).resolve().parents[1]
+RECORDS = (
+    "JobNumbers", "JobStatus", "JobSummary", "LinkSummary", "ListedJob", "RankSummary", "RankedJob",
+    "Window",
+)  # fmt: skip
+"""Whose fields are figures, by the names that those have in JSON."""
+
 BEGIN, END = "<!-- scripts/figures.py -->\n", "<!-- end -->\n"
+
+
+def describe(components: Mapping[str, dict[str, Any]]) -> None:
+    """Say what the figures of these JSON schemas are.
+
+    Args:
+        components: by the names of their records; those of others stay as they are.
+    """
+    meanings = {field: one for one in definitions().values() for field in one.fields}
+    for record in components.keys() & set(RECORDS):
+        for name, field in components[record]["properties"].items():
+            if name in meanings:
+                one = meanings[name]
+                field["description"] = f"{one.meaning}. Unit: {one.unit}; over: {one.over}"
 
 
 def glossary(text: str) -> str:

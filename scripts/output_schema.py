@@ -14,6 +14,7 @@ import msgspec
 
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.verbs.answers import ANSWERS
+from scripts.figures import describe
 
 FILE = Path(__file__).resolve().parents[1] / "docs/output.schema.json"
 ERROR = "error"
@@ -29,6 +30,7 @@ def schema() -> dict[str, Any]:
     for one in components.values():
         if "description" in one:  # a docstring, of which the first line says what it is
             one["description"] = one["description"].partition("\n")[0]
+    describe(components)
     found: dict[str, list[Any]] = {}
     for (command, _), one in zip(types, made, strict=True):
         found.setdefault(command, []).append(one)

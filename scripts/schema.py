@@ -8,7 +8,6 @@ import msgspec
 from jupyter_mntrain.cluster.files.job_files import WrittenFiles
 from jupyter_mntrain.cluster.launch.record_changes import JobRemoval
 from jupyter_mntrain.cluster.launch.resume import ResumeOffer
-from jupyter_mntrain.metrics.definitions import definitions as figures
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
@@ -24,6 +23,7 @@ from jupyter_mntrain.server import (
     shown_steps,
 )
 from jupyter_mntrain.show.stacks import ShownStacks
+from scripts.figures import describe
 
 RECORDS = (
     messages.ServerMessage,
@@ -64,21 +64,13 @@ RECORDS = (
     NodeHistory,
 )
 
-OF_FIGURES = ("JobNumbers", "JobSummary", "LinkSummary", "RankSummary", "Window")
-"""Records whose fields jupyter_mntrain/metrics/figures.toml defines."""
-
 
 def definitions() -> dict[str, Any]:
     """The schema of each record, by name."""
     (server_message, *_), found = msgspec.json.schema_components(
         RECORDS, ref_template="#/definitions/{name}"
     )
-    meanings = {field: one for one in figures().values() for field in one.fields}
-    for record in OF_FIGURES:
-        for name, field in found[record]["properties"].items():
-            if name in meanings:
-                one = meanings[name]
-                field["description"] = f"{one.meaning}. Unit: {one.unit}; over: {one.over}"
+    describe(found)
     found["ServerMessage"] = {"anyOf": server_message["anyOf"]}
     return found
 

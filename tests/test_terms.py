@@ -1,16 +1,20 @@
-"""Terms: the page's tooltips say what docs/glossary.md says."""
+"""Terms: what figures are is said in the same words wherever somebody reads it."""
 
 from __future__ import annotations
 
 import functools
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.metrics.definitions import definitions, meaning_of
 from jupyter_mntrain.metrics.summary import JobNumbers, LinkSummary, RankSummary, Window
 from jupyter_mntrain.train.reports.base import NUMBERS
+from jupyter_mntrain.verbs.command import parse
+from jupyter_mntrain.verbs.table import TABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 TERM = re.compile(r"^    (?:'([^']+)'|(\w+)): trans\.__\(\s*'([^']*)'\s*\)", re.MULTILINE)
@@ -74,7 +78,24 @@ def test_every_figure_of_a_job_is_defined_and_only_once() -> None:
 def test_reports_and_the_schema_say_what_the_definition_says() -> None:
     assert NUMBERS["train/tokens_per_s"] == meaning_of("tokens_per_s")
     assert NUMBERS["evaluation/loss"] == meaning_of("evaluation_loss")
-    schema = (ROOT / "labextension/src/schema.ts").read_text(encoding="utf-8")
+    page = (ROOT / "labextension/src/schema.ts").read_text(encoding="utf-8")
+    output = (ROOT / "docs/output.schema.json").read_text(encoding="utf-8")
     for one in definitions().values():
         if not set(one.fields) <= OF_REPORTS:
-            assert f"{one.meaning}. Unit: {one.unit}; over: {one.over}" in schema
+            told = f"{one.meaning}. Unit: {one.unit}; over: {one.over}"
+            assert told in page
+            assert json.dumps(told, ensure_ascii=False) in output
+
+
+@pytest.mark.parametrize("verb", ["status", "compare", "jobs"])
+def test_help_says_what_the_definition_says(verb: str) -> None:
+    with pytest.raises(HelpWanted) as shown:
+        parse([verb, "--help"], program="mntrain")
+    text = str(shown.value)
+    assert max(map(len, text.splitlines())) <= 80
+    told = " ".join(text.split())
+    words = TABLE[verb].explains
+    assert words
+    for word in words:
+        (field, *_) = definitions()[word].fields
+        assert f"{word}: {meaning_of(field)}" in told

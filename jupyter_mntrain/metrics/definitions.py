@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -37,5 +39,19 @@ def definitions() -> dict[str, Definition]:
 
 def meaning_of(field: str) -> str:
     """What a figure is, in one line of plain text, by its name in JSON."""
-    found = next(one for one in definitions().values() if field in one.fields)
-    return found.meaning.replace("`", "").replace("*", "")
+    return _plain(next(one for one in definitions().values() if field in one.fields))
+
+
+def told_figures(words: Iterable[str], columns: int) -> Iterator[str]:
+    """What these figures are, as lines of plain text.
+
+    Args:
+        columns: that a line has at most.
+    """
+    for word in words:
+        text = f"{word}: {_plain(definitions()[word])}"
+        yield from textwrap.wrap(text, columns, initial_indent="  ", subsequent_indent="    ")
+
+
+def _plain(one: Definition) -> str:
+    return one.meaning.replace("`", "").replace("*", "")

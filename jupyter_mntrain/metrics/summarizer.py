@@ -36,6 +36,7 @@ from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.number import carried
+from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
 
@@ -94,6 +95,7 @@ def summarize(
     figures = _figures(job, link_summaries, peak_flops_per_s, is_over=is_over)
     left = _time_left(view, job, step, total, now_s)
     facts: dict[str, Any] = {**figures, **_of_view(view)}
+    whole = _window(job, is_whole=True)
     return JobSummary(
         job_id=view.job_id,
         name=view.spec.name,
@@ -105,7 +107,8 @@ def summarize(
         remaining_high_s=short(left.high_s) if left else None,
         step_spread=_spread_of(job.table.single("steps_s", is_whole=is_over)),
         window=_window(job, is_whole=is_over),
-        whole=_window(job, is_whole=True),
+        whole=whole,
+        predicted_tokens_per_s=_predicted_rate(view.attempt.plan, whole),
         lost_steps=job.lost_steps,
         counts_padding=_counts_padding(ranks),
         elapsed_s=elapsed_s(view, now_s),
@@ -182,12 +185,20 @@ def _slow_links(history: JobHistory, off: OffPlan | None) -> Iterator[tuple[str,
             yield node_of[first[cause.peer]], "received"
 
 
+def _predicted_rate(plan: Plan | None, whole: Window | None) -> float | None:
+    """As the job counts its tokens: a plan counts padding, and most jobs do not."""
+    if plan is None:
+        return None
+    if whole is None or not whole.tokens or not plan.step_s:
+        return plan.tokens_per_s
+    return short(whole.tokens / whole.steps / plan.step_s)
+
+
 def _of_view(view: JobView) -> dict[str, Any]:
     """What the view alone tells."""
     plan = view.attempt.plan
     return {
         "predicted_step_s": plan and plan.step_s,
-        "predicted_tokens_per_s": plan and plan.tokens_per_s,
         "problem": view.problem,
         "verdict": view.verdict,
         "stall": view.stall,

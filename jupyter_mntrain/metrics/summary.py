@@ -2,7 +2,9 @@
 
 Rates are counts over wall time: of a running job those of the recent steps, see
 :mod:`jupyter_mntrain.metrics.recent`, of an ended one those of the whole job. ``None`` means not
-known, and ``missing`` says why; shares and utilizations are 0..1.
+known, and ``missing`` says why; shares and utilizations are 0..1. What each figure is,
+``figures.toml`` beside this file says, and
+:func:`jupyter_mntrain.metrics.definitions.meaning_of`.
 """
 
 from __future__ import annotations
@@ -33,18 +35,7 @@ class Spread(Record, frozen=True):
 
 
 class Window(Record, frozen=True):
-    """What a job did in a time: from the begin of its first step to the end of its last one.
-
-    Args:
-        seconds: of wall time; ``parts_s`` add up to it.
-        steps: that ended in it. Those that were made twice are counted once.
-        tokens: of these steps, of all replicas.
-        tokens_per_s: tokens over seconds.
-        parts_s: seconds by what they were spent on: ``steps``; ``data``, waiting for batches;
-            ``long steps``, that took several times as long as usual; ``stall``, those of them that
-            took longer than a step reasonably can; ``evaluation``; ``sampling``;
-            ``saving``; ``lost steps``, which a restart made again; ``restarting``; ``other``.
-    """
+    """What a job did in a time: from the begin of its first step to the end of its last one."""
 
     seconds: float
     steps: int
@@ -57,30 +48,12 @@ class JobNumbers(Record, frozen=True):
     """Headline figures of a job.
 
     Args:
-        step: the last optimizer step that every rank that reports has finished, from 1;
-            never left out: ``null`` in JSON before the first one.
-        step_s: seconds per step, the median of the recent ones, without what stands between them;
-            ``step_spread`` says how they differ: nine of ten are not below its low, nor above its
-            high.
-        predicted_step_s: the same as its plan predicted it, and ``predicted_tokens_per_s``; not of
-            a script.
-        elapsed_s: since the first attempt started, until the last one ended.
-        remaining_s: until the last step, with the evaluations, saves and long steps to come; while
-            it runs and has steps left, from ``remaining_low_s`` to ``remaining_high_s``.
-        tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up. Of the
-            time that ``window`` is of, and with all that was done in it.
+        step: never left out: ``null`` in JSON before the first one.
+        predicted_step_s, predicted_tokens_per_s: not of a script.
         window: the recent steps; of an ended job the same as ``whole``.
         whole: all steps, over all attempts.
         counts_padding: whether padding is among the tokens; ``None`` = as the script counts them.
-        lost_steps: that were made twice, because an attempt went on from an earlier checkpoint.
-        mfu: model FLOPs per second of all ranks over the sum of their devices' own peaks.
-        bubble: mean share of a step in which ranks run neither forward nor backward.
-        schedule_bubble: the schedule's own bubble, for equal stages and infinitely fast links.
-        loss: the last one; ``first_loss`` the first one.
-        evaluation_loss: the last one, on text that is not trained on.
         slowest_rank: the one with the lowest pace, if it is behind by more than noise.
-        busiest_link: utilization of the fullest link and direction.
-        busiest_bytes_per_s: the highest rate of any link and direction.
         not_finite: reports of a loss or a gradient norm that is NaN or infinite.
         first_not_finite_step: the first of these.
         skipped: steps of the run that were not applied; ``skipped_step`` is the last of them.
@@ -123,18 +96,9 @@ class RankSummary(Record, frozen=True):
 
     Args:
         pid: of its process on its node, while that lives.
-        step: last optimizer step finished, from 1.
-        tokens_per_s: tokens of the recent steps, those of all replicas, over the time from the
-            first one's begin to the last one's end on this rank.
-        pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
-            this rank never waited. The slowest pace is the bottleneck.
-        mfu: model FLOPs of this rank's stages over this device's own peak.
-        peak_source: where that peak is from.
-        compute: share of a step in forward, backward and the optimizer; ``send``, ``wait`` and
-            ``schedule_bubble`` are the rest of it, see
+        peak_source: where the peak of its MFU is from.
+        compute, send, wait, schedule_bubble: add up to 1, see
             :class:`jupyter_mntrain.metrics.series.RankColumns`.
-        memory_bytes: the most it ever reported.
-        reserved_bytes: what torch's allocator held of the GPU at its newest step.
         missing: why a figure is not known, by its name.
         is_ready: it has begun, and waits for its first step or makes steps.
         progress: of what it does before its next step, if it says so.
@@ -168,11 +132,8 @@ class LinkSummary(Record, frozen=True):
     """One direction of the interface a node trains over, during the recent steps.
 
     Args:
-        bytes_per_s: by the interface's counters (``basis`` "interface"), or the payload that the
-            node's ranks report (``basis`` "ranks": several nodes share a loopback interface).
-        own_bytes_per_s: this job's part of it.
-        utilization: of the capacity of this direction: what this node sends to its peers, or they
-            to it.
+        basis: of its rates: the interface's counters, or the payload that the node's ranks report,
+            where several nodes share a loopback interface.
         peers: nodes its ranks exchange activations with.
         missing: why the rate or the utilization is not known.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.command_line.parser import (
+    COLUMNS,
     HelpWanted,
     Parser,
     bad_command,
@@ -132,9 +134,18 @@ def verb_parser(verb: Verb, program: str, words: Sequence[str] = ()) -> Parser:
         parser.takes_arguments = verb.takes_cell or verb.takes_arguments
         verb.add_arguments(parser)
         verb.add_chosen_arguments(parser, words)
+        if verb.explains and {"--help", "-h"} & set(words):
+            _explain(parser, verb.explains)
     add = _global_options if verb.uses_cluster else output_options
     parser.fold(add, f"{program.partition(' ')[0]} --help")
     return parser
+
+
+def _explain(parser: Parser, figures: Sequence[str]) -> None:
+    from jupyter_mntrain.metrics.definitions import told_figures
+
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(["figures:", *told_figures(figures, COLUMNS)])
 
 
 def _global_options(parser: Parser) -> None:

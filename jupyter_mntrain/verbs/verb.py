@@ -67,6 +67,9 @@ class Verb(ABC):
     usage: ClassVar[str] = ""
     """The command to type in a terminal instead."""
 
+    explains: ClassVar[Sequence[str]] = ()
+    """Figures that it shows, by their words in ``figures.toml``: its help says what they are."""
+
     actions: ClassVar[Mapping[str, Verb]] = {}
     """The verbs of a group, by name; empty for a verb that runs itself."""
 

@@ -34,6 +34,7 @@ from tests.standin.jobs import (
     taken,
     view,
 )
+from tests.standin.plans import plan_of
 from tests.wording import says
 
 NOW_S = 1000.0
@@ -111,6 +112,19 @@ def test_the_job() -> None:
     assert got.mfu == pytest.approx(8 * 200.0 / 12 / 2000.0)
     assert got.bubble == pytest.approx(0.4), "mean of 0.2 and 0.6"
     assert (got.first_loss, got.loss) == (9.0, 0.0)
+
+
+def test_what_was_predicted_is_told_in_the_tokens_that_the_job_counts() -> None:
+    planned = plan_of(step_s=2.0)
+    running = view("running", "running")
+    attempt = msgspec.structs.replace(running.attempt, plan=planned)
+    running = msgspec.structs.replace(running, attempt=attempt)
+    none = summarize(history(running, {}), now_s=NOW_S)
+    assert none.predicted_tokens_per_s == planned.tokens_per_s
+    samples = {"node1": pipeline(0, compute_s=0.8), "node2": pipeline(1, compute_s=0.4)}
+    got = summarize(history(running, samples), now_s=NOW_S)
+    assert got.predicted_tokens_per_s == 512 / 2.0, "without the padding that the plan counts"
+    assert got.predicted_step_s == 2.0
 
 
 def test_the_last_evaluation_of_whoever_tells_any() -> None:

@@ -32,6 +32,7 @@ class Turn:
         evaluation_s, saving_s: after it.
         compute: share of the step in which ranks compute.
         slept_s: of it, that the second rank's machine slept: its clock stood.
+        early_s: by rank, how long before its end they have finished it and go on to the next.
     """
 
     seconds: float
@@ -42,6 +43,7 @@ class Turn:
     compute: float = 0.5
     step: int | None = None
     slept_s: float = 0.0
+    early_s: tuple[float, float] = (0.0, 0.0)
 
     @property
     def counted(self) -> float:
@@ -107,6 +109,7 @@ class Played:
     done: list[Done] = field(default_factory=list)
     now_s: float = BEGIN_S
     slept_s: float = 0.0
+    early_s: tuple[float, float] = (0.0, 0.0)
     begun: dict[int, float] = field(default_factory=dict)
     """When each attempt began."""
 
@@ -160,6 +163,7 @@ def _attempt(played: Played, number: int, most: int, begins: int) -> Iterator[Pl
         turn, begun_s = play.turn(step), played.now_s
         played.now_s += turn.seconds
         played.slept_s += turn.slept_s
+        played.early_s = turn.early_s
         told_step = step if turn.step is None else turn.step
         for rank, recorder in enumerate(recorders):
             recorder.step(
@@ -168,6 +172,7 @@ def _attempt(played: Played, number: int, most: int, begins: int) -> Iterator[Pl
                 loss=turn.loss[rank],
                 compute_s=turn.compute * turn.seconds,
             )
+        played.early_s = (0.0, 0.0)
         played.done.append(Done(number, step, begun_s, played.now_s, turn.counted, paused))
         yield played
         if made >= most:
@@ -188,7 +193,8 @@ def _attempt(played: Played, number: int, most: int, begins: int) -> Iterator[Pl
 
 
 def _clock(played: Played, rank: int) -> float:
-    return played.now_s + rank * (played.play.apart_s - played.slept_s)
+    now_s = played.now_s - played.early_s[rank]
+    return now_s + rank * (played.play.apart_s - played.slept_s)
 
 
 def _lengths(step: int) -> Turn:
@@ -212,6 +218,11 @@ def _sleeps(step: int) -> Turn:
     return Turn(40.2, slept_s=40.0) if step == 5 else Turn(0.2)
 
 
+def _rare(step: int) -> Turn:
+    """Two replicas that meet every other step: each has a long one and a short one between."""
+    return Turn(0.5, early_s=(0.4, 0.0)) if step % 2 else Turn(0.1)
+
+
 def _padded(step: int) -> Turn:
     longer = 400 + 37 * (step * 7 % 11)
     return Turn(0.3, (longer, 1000 - longer // 2))
@@ -223,6 +234,7 @@ PLAYS = (
     Play("tokens", _tokens),
     Play("pauses", _pauses),
     Play("ranks", _ranks),
+    Play("replicas that meet rarely", _rare),
     Play("padding", _padded, total=200),
     Play("pipeline", lambda _: Turn(0.5, (900, 900)), stages=((0,), (1,))),
     Play("restart", lambda _: Turn(0.5), total=120, attempts=((50, 0), (30, 40), (10**9, 65))),

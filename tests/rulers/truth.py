@@ -62,6 +62,8 @@ def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
         found |= {f"tok/s, rank {rank}": found["tok/s"] for rank in (0, 1)}
         if played.slept_s:  # its own clock stood
             del found["tok/s, rank 1"]
+        if any(any(played.play.turn(one.step).early_s) for one in recent):  # by their own times
+            del found["tok/s, rank 0"], found["tok/s, rank 1"]
         found["step time"] = median(one.ended_s - one.begun_s for one in recent)
         window = recent
     else:

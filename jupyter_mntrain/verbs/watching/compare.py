@@ -23,6 +23,8 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class CompareVerb(Verb):
+    explains = ("step", "elapsed", "step time", "throughput", "MFU", "bubble", "loss")
+
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "jobs", nargs="+", metavar="JOB", completes="job", help="ids, or the starts of them"

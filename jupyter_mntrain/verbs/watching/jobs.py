@@ -18,6 +18,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class JobsVerb(Verb):
     shows_cluster = True
+    explains = ("step", "elapsed")
 
     def add_arguments(self, parser: Parser) -> None:
         parser.flag("--all", "-a", help=f"all ended jobs, not only the newest {RECENT}")

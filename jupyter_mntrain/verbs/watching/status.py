@@ -13,6 +13,24 @@ from jupyter_mntrain.verbs.watching.following import status_outcome
 
 
 class StatusVerb(Verb):
+    explains = (
+        "step",
+        "elapsed",
+        "time left",
+        "step time",
+        "throughput",
+        "MFU",
+        "bubble",
+        "loss",
+        "pace",
+        "computing",
+        "sending",
+        "waiting",
+        "memory",
+        "link rate",
+        "link utilization",
+    )
+
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.flag("--ranks", help="a row for each rank and link, also of a large job")

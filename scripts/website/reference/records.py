@@ -56,7 +56,7 @@ def _record(schema: Mapping[str, Any]) -> Iterator[str]:
             (
                 code(name) + ("" if name in required else " (optional)"),
                 _type(one),
-                _text(cell(meanings.get(name, ""))),
+                _text(cell(one.get("description") or meanings.get(name, ""))),
             )
             for name, one in properties.items()
         ]

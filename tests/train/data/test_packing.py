@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from itertools import pairwise, permutations
 
@@ -17,9 +18,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from jupyter_mntrain.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.sections import DataSection
+from jupyter_mntrain.recipe.sections import DataSection, Recipe
 from jupyter_mntrain.train.data.batches import Batch, Batches, sample_of
 from jupyter_mntrain.train.data.sequences import NOT_COUNTED, best_fit, hold_out, rows_of
+from jupyter_mntrain.train.data.summary import Sequences, summarize
 from tests.train.data.test_data import tokens_in
 from tests.wording import wording
 
@@ -133,6 +135,21 @@ def test_what_attention_costs_is_counted_by_document() -> None:
     assert rows_of(tokens_in(3, 9), section).seen_tokens() == pytest.approx((4 + 64) / 10)
     assert rows_of(tokens_in(3, 9), section).seen_tokens(3) == pytest.approx((4 + 8 * 3) / 10)
     assert wrapped.seen_tokens(3) == 3
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize(("packing", "inputs"), [("wrapped", 40), ("best-fit", 4 + 11 + 29)])
+def test_the_numbers_of_the_data_s_line_add_up(packing: str, inputs: int) -> None:
+    section = DataSection(sequence_length=40, packing=packing)  # type: ignore[arg-type]
+    tokens = tokens_in(5, 12, 30)
+    rows = rows_of(tokens, section)
+    line = next(summarize(Recipe(data=section), [Sequences(tokens, rows)], tokens.counts))
+    documents, every, used, count, length, padding, rest = map(
+        float, re.findall(r"\d[\d,]*(?:\.\d+)?", line.replace(",", ""))
+    )
+    assert (documents, every, used) == (3, 5 + 12 + 30, inputs)
+    assert used + rest == every
+    assert padding == pytest.approx(100 * (1 - used / (count * length)), abs=0.05)
 
 
 @pytest.mark.parametrize("packing", ["wrapped", "best-fit"])
