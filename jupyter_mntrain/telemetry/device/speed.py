@@ -100,24 +100,32 @@ def _layers(
     """Measure layers, the fast ones first, and none that would take long on this device, nor more
     than is left of ``seconds`` on a machine that is busy with something else. The first one always.
     """
-    begun_s = time.perf_counter()
+    end_s = time.perf_counter() + seconds
     before: MeasuredLayer | None = None
     for width in _WIDTHS[device.type]:
         for tokens in _TOKENS[device.type]:
-            left_s = seconds - (time.perf_counter() - begun_s)
-            if before is not None and _expected_s(timer, before, width, tokens) > left_s:
+            if before is not None and end_s - time.perf_counter() < _once_s(before, width, tokens):
                 break
-            before = _layer(timer, Layer(LayerSize(width, tokens), device, dtype))
+            layer = Layer(LayerSize(width, tokens), device, dtype)
+            if before is not None and end_s - time.perf_counter() < _rounds_s(layer):
+                break
+            before = _layer(timer, layer)
             yield before
             if _MORE * (before.forward_s + before.backward_s) > LONGEST_ROUND_S:
                 break
 
 
-def _expected_s(timer: WorkTimer, before: MeasuredLayer, width: int, tokens: int) -> float:
-    """The most that a layer may take, by a smaller one, which is less efficient."""
+def _once_s(before: MeasuredLayer, width: int, tokens: int) -> float:
+    """The most that a layer takes once, by a smaller one, which is less efficient."""
     larger = (width / before.hidden_size) ** 2 * tokens / before.tokens
-    once_s = larger * (before.forward_s + before.backward_s) * timer.stretch()
-    return max((1 + LEAST_ROUNDS) * once_s, PIECE_S)
+    return larger * (before.forward_s + before.backward_s)
+
+
+def _rounds_s(layer: Layer) -> float:
+    """How long a layer takes to be timed, by doing it once."""
+    begin_s = time.perf_counter()
+    layer.backward(layer.forward())
+    return (1 + LEAST_ROUNDS) * (time.perf_counter() - begin_s)
 
 
 def _layer(timer: WorkTimer, layer: Layer) -> MeasuredLayer:
