@@ -3,7 +3,7 @@
 Rates are counts over wall time: of a running job those of the recent steps, see
 :mod:`jupyter_mntrain.metrics.recent`, of an ended one those of the whole job. ``None`` means not
 known, and ``missing`` says why; shares and utilizations are 0..1. What each figure is,
-``figures.toml`` beside this file says, and
+``figures.toml`` next to this file says, and
 :func:`jupyter_mntrain.metrics.definitions.meaning_of`.
 """
 

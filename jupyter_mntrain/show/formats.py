@@ -52,7 +52,7 @@ LIVENESS_STYLES: Final = {"up": "green", "suspect": "yellow", "lost": "red"}
 CONDITIONS: Final[dict[Condition | None, str]] = {
     "beside a job": "beside a job",
     "cut short": "cut short",
-    "starved of CPU": "while short of CPU",
+    "short of CPU": "while short of CPU",
 }
 """What disturbed the measurement of a link."""
 

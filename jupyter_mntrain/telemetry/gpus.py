@@ -262,7 +262,7 @@ class GpuReader:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
     def _jobs(self, handle: Any) -> list[Any]:
-        """Processes that compute, except the desktop's, which draw and use CUDA beside that, and
+        """Processes that compute, except the desktop's, which draw and use CUDA as well, and
         the server of CUDA MPS, which stays when its clients have left: those are listed apart.
         """
         nvml = self._nvml

@@ -250,7 +250,7 @@ VERBS: Final[Mapping[str, ListedVerb]] = {
 RENAMED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("dry-run",): ("launch", "--dry-run"),
     ("recipe", "show"): ("settings",),
-    ("agent", "offer"): ("agent", "offer"),
+    ("agent", "lend"): ("agent", "offer"),
 }
 """Commands by their names before, taken until 1.0."""
 

@@ -306,7 +306,7 @@ function age(secondsAgo: number): string {
 const CONDITIONS: Partial<Record<string, string>> = {
   'beside a job': 'beside a job',
   'cut short': 'cut short',
-  'starved of CPU': 'while short of CPU'
+  'short of CPU': 'while short of CPU'
 };
 
 /** Of one link or several, and how it is known: 941 Mbit/s, measured 3 days ago, beside a job. */

@@ -512,7 +512,7 @@ export interface Capacity {
   bytes_per_s: number;
   source: "given" | "measured";
   time_s?: number;
-  condition?: ("alone" | "beside a job" | "cut short" | "starved of CPU") | null;
+  condition?: ("alone" | "beside a job" | "cut short" | "short of CPU") | null;
   payload_share?: number;
   is_exceeded?: boolean;
   is_doubtful?: boolean;

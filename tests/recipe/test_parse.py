@@ -46,6 +46,15 @@ def test_an_empty_recipe_is_a_whole_one() -> None:
         check(recipe, world_size)
 
 
+def test_a_field_is_taken_by_its_name_before_and_its_new_one_is_said() -> None:
+    zero_bubble = '[pipeline]\nschedule = "eager-zero-bubble"\n'
+    with pytest.warns(FutureWarning, match=r"pipeline\.kept_back is now pipeline\.deferred"):
+        old = parse_recipe(f"{zero_bubble}kept_back = [0, 1]\n")
+    assert old == parse_recipe(f"{zero_bubble}deferred = [0, 1]\n")
+    with pytest.raises(RecipeError, match=r"kept_back and pipeline\.deferred are both given"):
+        parse_recipe(f"{zero_bubble}deferred = [0, 1]\nkept_back = [0, 1]\n")
+
+
 def test_a_full_recipe_is_read(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(

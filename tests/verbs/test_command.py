@@ -166,6 +166,7 @@ def test_a_value_is_named_alike_everywhere():
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        ("agent lend --gpus 0,1", "agent offer --gpus 0,1"),
         ("launch r.toml --out job", "launch r.toml --variable job"),
         ("launch r.toml -o job", "launch r.toml --variable job"),
         ("resume j-1 -ojob", "resume j-1 --variable job"),

@@ -21,7 +21,7 @@ CapacitySource = Literal["measured", "given"]
 
 GpuPlatform = Literal["CUDA", "ROCm", "XPU"]
 
-Condition = Literal["alone", "starved of CPU", "beside a job", "cut short"]
+Condition = Literal["alone", "short of CPU", "beside a job", "cut short"]
 """Condition of a measurement: what disturbed it, on either node. The worst comes last."""
 
 

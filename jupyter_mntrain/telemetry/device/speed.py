@@ -23,8 +23,7 @@ from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasuredLayer
 from jupyter_mntrain.telemetry.device import READY
 from jupyter_mntrain.telemetry.device.gemm import SMALL, device_name, gpu_uuid, square_product
 from jupyter_mntrain.telemetry.device.layer_times import Layer, LayerSize
-from jupyter_mntrain.telemetry.device.other_gpu_work import OtherGpuWork
-from jupyter_mntrain.telemetry.device.other_work import OtherWork
+from jupyter_mntrain.telemetry.device.other_work import OtherGpuWork, OtherWork
 from jupyter_mntrain.telemetry.device.work_timer import LEAST_ROUNDS, WorkTimer
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
