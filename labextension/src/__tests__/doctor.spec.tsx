@@ -204,7 +204,7 @@ describe('the doctor', () => {
     });
     render(<Cluster {...props} />);
     for (const [name, item] of [
-      [/^More for cluster/, 'DoctorRequest all nodes'],
+      [/^More for cluster/, 'Examine all nodes'],
       [/^More for wopr/, 'DoctorRequest']
     ] as const) {
       fireEvent.click(screen.getByRole('button', { name }));

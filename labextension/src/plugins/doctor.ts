@@ -14,7 +14,7 @@ export const doctorPlugin = tabPlugin(
       namespace: 'mntrain-doctor',
       command: CommandIDs.doctor,
       options: {
-        label: trans.__('DoctorRequest nodes'),
+        label: trans.__('Examine nodes'),
         caption: trans.__(
           'What keeps them from training, with the fix; nothing is changed'
         )

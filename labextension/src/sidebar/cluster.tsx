@@ -108,7 +108,7 @@ function Title({ model, commands }: IContext): JSX.Element {
         items={[
           [invite, run(CommandIDs.inviteNodes)],
           [trans.__('Add a node by address…'), run(CommandIDs.addNode)],
-          [trans.__('DoctorRequest all nodes'), run(CommandIDs.doctor)],
+          [trans.__('Examine all nodes'), run(CommandIDs.doctor)],
           [trans.__('Measure all links'), run(CommandIDs.measureLinks)],
           ...(liveness(model, 'lost') ? [forgetSilent] : []),
           [trans.__('Make this machine a node…'), run(CommandIDs.makeNode)],

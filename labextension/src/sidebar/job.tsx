@@ -98,7 +98,7 @@ function runItems(
   ];
   return [
     ...(step === null ? [] : [resume]),
-    [trans.__('DoctorRequest for it'), run(CommandIDs.doctor)],
+    [trans.__('Examine for it'), run(CommandIDs.doctor)],
     [trans.__('Start over…'), run(CommandIDs.launchAgain)],
     [trans.__('Checkpoints…'), run(CommandIDs.checkpoints)]
   ];

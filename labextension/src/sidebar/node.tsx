@@ -74,7 +74,7 @@ function menuItems(props: IContext & { node: NodeEntry }): MenuItem[] {
       () => commands.execute(CommandIDs.nodeHistory, { key: node.key })
     ],
     [
-      trans.__('DoctorRequest'),
+      trans.__('Examine'),
       () => commands.execute(CommandIDs.doctor, { nodes: [node.name] })
     ],
     [

@@ -35,7 +35,7 @@ test('a menu opens the doctor, who asks the real nodes', async ({ page }) => {
   const sidebar = await openSidebar(page);
   await expect(sidebar.locator('.mnt-node').first()).toBeVisible();
   await sidebar.getByRole('button', { name: /^More for cluster/ }).click();
-  await page.getByText('DoctorRequest all nodes').click();
+  await page.getByText('Examine all nodes').click();
   const view = page.locator('.mnt-doctor');
   await expect(view.getByRole('status')).toHaveText(/2 nodes, \d+ checks/);
   await expect(view).toContainText('passed');
