@@ -27,7 +27,7 @@ class CheckedNode(Record, frozen=True):
 
     Args:
         facts: ``None`` if its agent did not tell, as an older one cannot.
-        clock_ahead_s: its clock next to the driver's.
+        clock_ahead_s: its clock compared with the driver's.
         clock_error_s: by how much that may be wrong: half of the time that its answer took.
         participant: what a job would use of it.
         given: variables that the job gives its ranks, which win over the agent's.

@@ -499,7 +499,9 @@ class GpuPeers(HardwareCheck):
 class CoresForRanks(NodeCheck):
     id = "cores"
     title = "Cores"
-    looks_at = "processor cores that a node may use, next to its ranks: those of a job, or its GPUs"
+    looks_at = (
+        "processor cores that a node may use, compared with its ranks: those of a job, or its GPUs"
+    )
     is_for_launch = False
 
     def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:

@@ -65,7 +65,9 @@ class NetworkDuplex(HardwareCheck):
 class NetworkSpeed(Check):
     id = "network-speed"
     title = "Link speed"
-    looks_at = "the speed a network card agreed on, next to what it, the other end and the other "
+    looks_at = (
+        "the speed a network card agreed on, compared with what it, the other end and the other "
+    )
     looks_at += "nodes of its subnet can"
 
     def findings(self, case: Case) -> Iterable[Finding]:

@@ -341,7 +341,7 @@ class FirstProcess(NodeCheck):
 class ClockCheck(Check):
     id = "clock"
     title = "Clock"
-    looks_at = "each node's clock next to the others', and next to the driver's if there are two"
+    looks_at = "each node's clock compared with the others', and with the driver's if there are two"
 
     def findings(self, case: Case) -> Iterable[Finding]:
         known = [node for node in case.nodes if node.facts is not None]

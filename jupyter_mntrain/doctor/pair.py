@@ -789,7 +789,8 @@ class MeasuredLinks(Check):
     id = "measured-link"
     title = "Measured links"
     looks_at = (
-        "what a link was measured to carry, next to the speed of its cards and its other direction"
+        "what a link was measured to carry, compared with the speed of its cards and its other "
+        "direction"
     )
     is_for_launch = False  # a launch says by itself which links slow it down
 

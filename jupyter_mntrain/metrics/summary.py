@@ -267,7 +267,7 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     off_plan: OffPlan | None = None
     """Why it is off by more than a tenth; ``None`` without a plan, too."""
     clock_ahead_s: float = 0.0
-    """The clock that its times are by, next to that of the machine that shows it; 0 = they
+    """The clock that its times are by, compared with that of the machine that shows it; 0 = they
     agree."""
     attempt: int = 1
     attempts: int = 1

@@ -137,7 +137,8 @@ class Program:
         placement: Placement,
         steps: Mapping[int, Sequence[RankStep]],
     ) -> Iterator[tuple[DeviceMeasurement, AchievedRate]]:
-        """What a job's ranks achieved on the devices of a node, next to what was measured of these.
+        """What a job's ranks achieved on the devices of a node, compared with what was measured of
+        these.
 
         Args:
             world_size: of the attempt.

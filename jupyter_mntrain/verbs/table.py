@@ -170,7 +170,9 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
         ),
         "plot": ListedVerb("watching.plot", "PlotVerb", "draw the current picture of a job"),
         "trace": ListedVerb(
-            "watching.trace", "TraceVerb", "draw a recorded step of a job next to the predicted one"
+            "watching.trace",
+            "TraceVerb",
+            "draw a recorded step of a job compared with the predicted one",
         ),
         "tensorboard": ListedVerb(
             "watching.tensorboard", "TensorBoardVerb", "show jobs in TensorBoard"

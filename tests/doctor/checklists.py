@@ -204,7 +204,7 @@ CHECKLISTS: dict[str, tuple[Item, ...]] = {
         Item(
             "RDMA is in use, at or near line rate",
             ("rdma-ports", "measured-link", "resent-packets"),
-            "`mntrain bench` shows bus bandwidth next to the line rate",
+            "`mntrain bench` shows bus bandwidth compared with the line rate",
         ),
         Item(
             "Scaling is close to linear",

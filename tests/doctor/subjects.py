@@ -36,9 +36,9 @@ SUBJECTS: Final[tuple[Item, ...]] = (
         ("open-files", "file-size", "locked-memory", "core-files"),
     ),
     Item("Containers: init, shared memory", ("first-process", "shared-memory")),
-    Item("Clock next to the others'", ("clock",)),
+    Item("Clock compared with the others'", ("clock",)),
     Item("Host name, 127.0.1.1, /etc/hosts, reverse DNS", ("host-name", "reverse-dns")),
-    Item("CPU governor, cores next to ranks", ("cpu-governor", "cores")),
+    Item("CPU governor, cores compared with ranks", ("cpu-governor", "cores")),
     Item("What the kernel has logged", ("kernel-log", "gpu-xid")),
     Item(
         "Every address reachable, both ways: random port, rendezvous, range of ports; the firewall "
@@ -59,7 +59,7 @@ SUBJECTS: Final[tuple[Item, ...]] = (
         "while a job runs, by the counters of the interfaces",
     ),
     Item(
-        "Duplex, speed next to the nominal one, errors and drops, carrier",
+        "Duplex, speed compared with the nominal one, errors and drops, carrier",
         ("network-duplex", "network-speed", "network-errors", "network-carrier", "measured-link"),
     ),
     Item("Packets sent again under load", ("resent-packets",)),

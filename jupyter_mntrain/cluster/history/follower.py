@@ -76,7 +76,7 @@ class JournalFollower:
         return self._builder.snapshot(view, is_complete=is_complete, clock_ahead_s=self._ahead_s())
 
     def _ahead_s(self) -> float:
-        """The job's clock next to this driver's: by the node that is heard best."""
+        """The job's clock compared with this driver's: by the node that is heard best."""
         now = self.clock.time(), self.clock.monotonic()
         known = [ahead_s for one in tuple(self._heard.values()) if (ahead_s := one.ahead_s(*now))]
         return max(known, default=0.0)

@@ -119,7 +119,7 @@ class InducedFault(Record, frozen=True):
 
 
 class ResumedRun(Record, frozen=True):
-    """A run that was killed and resumed, next to the same run unbroken.
+    """A run that was killed and resumed, compared with the same run unbroken.
 
     Args:
         saved_step: of the checkpoint that it went on from.

@@ -32,7 +32,7 @@ def base_of(points: Sequence[ScalingPoint]) -> ScalingPoint | None:
 
 
 def efficiency(point: ScalingPoint, base: ScalingPoint) -> Efficiency | None:
-    """Of a job next to the one on the fewest nodes; ``None`` if either has no figures."""
+    """Of a job compared with the one on the fewest nodes; ``None`` if either has no figures."""
     measured = _share(point.tokens_per_s, point.ranks, base.tokens_per_s, base.ranks)
     if measured is None:
         return None

@@ -1,4 +1,4 @@
-"""Verdicts on figures: scaling next to its prediction, bandwidth next to the line rate. Pure."""
+"""Verdicts on figures: scaling compared with its prediction, bandwidth with the line rate. Pure."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _off_plan(cause: OffPlanCause) -> str:
 
 
 def bandwidth(observed: Observed) -> Criterion:
-    """All-reduce next to what the slowest link was measured to carry."""
+    """All-reduce compared with what the slowest link was measured to carry."""
     if observed.bandwidth_problem is not None:
         return BANDWIDTH.failed(observed.bandwidth_problem)
     report = observed.benchmark

@@ -154,7 +154,7 @@ def _resume(observed: Observed) -> Criterion:
     asked = Question(
         "resume-exact",
         "a killed run resumes by itself, with the same losses",
-        "the losses after the checkpoint next to those of the same run, unbroken",
+        "the losses after the checkpoint compared with those of the same run, unbroken",
     )
     found = observed.resumption
     if found is None:

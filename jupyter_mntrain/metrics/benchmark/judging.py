@@ -75,7 +75,7 @@ def _networks(
 
 
 def _slow_beside_others(pairs: Sequence[PairFigures]) -> dict[PairFigures, float]:
-    """The pairs that are slow next to all others, slowest first, with the others' median."""
+    """The pairs that are slow compared with all others, slowest first, with the others' median."""
     found = {}
     for one in sorted(pairs, key=lambda pair: pair.bytes_per_s):
         others = [other.bytes_per_s for other in pairs if other is not one]

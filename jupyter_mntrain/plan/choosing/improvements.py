@@ -24,7 +24,7 @@ MOST_LINKS: Final = 3
 
 OFF: Final = (1 / 4, 1.0, 4.0)
 """Times that a guessed speed is higher than guessed: data sheets, nominal speeds of links, and
-measurements next to other programs were off by up to 4 where it was compared."""
+measurements alongside other programs were off by up to 4 where it was compared."""
 
 NOMINAL_BITS_PER_S: Final = (100e6, 1e9, 2.5e9, 10e9, 25e9, 100e9, 400e9)
 """Speeds at which links are sold."""

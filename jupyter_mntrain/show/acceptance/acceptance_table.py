@@ -75,7 +75,7 @@ def criterion_text(one: Criterion) -> RenderableType:
 
 
 def scaling_table(points: tuple[ScalingPoint, ...]) -> RenderableType:
-    """Tokens per second and efficiency by number of nodes, next to what was predicted."""
+    """Tokens per second and efficiency by number of nodes, compared with what was predicted."""
     head = ("nodes", "ranks", "step", "tokens/s", "predicted", "efficiency", "predicted ")
     table = plain_table(*head, right=head)
     for row in scaling_rows(points):

@@ -57,7 +57,7 @@ def link_list(links: Sequence[LinkMeasurement]) -> RenderableType:
 
 
 def link_matrix(links: Sequence[LinkMeasurement]) -> RenderableType | None:
-    """Senders down, receivers across; the slower a link next to the fastest, the redder, and
+    """Senders down, receivers across; the slower a link compared with the fastest, the redder, and
     marked.
 
     Of several networks, the one that carries most. ``None`` for two nodes, and for more than fit.

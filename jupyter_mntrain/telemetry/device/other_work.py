@@ -14,7 +14,7 @@ OTHERS_SHARE = 0.2
 """A peak is marked as disturbed if other processes used more than this share of the CPUs
 meanwhile, or of the GPU just before."""
 
-BESIDE = "next to other processes"
+BESIDE = "alongside other processes"
 
 
 class OtherWork:

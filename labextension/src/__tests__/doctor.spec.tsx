@@ -205,7 +205,7 @@ describe('the doctor', () => {
     render(<Cluster {...props} />);
     for (const [name, item] of [
       [/^More for cluster/, 'Examine all nodes'],
-      [/^More for wopr/, 'DoctorRequest']
+      [/^More for wopr/, 'Examine']
     ] as const) {
       fireEvent.click(screen.getByRole('button', { name }));
       const entry = (await screen.findByText(item)).closest('li')!;

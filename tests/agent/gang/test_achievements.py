@@ -195,7 +195,7 @@ def test_a_job_that_was_much_faster_corrects_a_measurement_that_something_distur
     tmp_path: Path,
 ) -> None:
     """Two agents of one machine measured at once, or others computed: 4.2 times too slow."""
-    here = Node(tmp_path, (device(layers=LAYERS, disturbed="next to other processes"),))
+    here = Node(tmp_path, (device(layers=LAYERS, disturbed="alongside other processes"),))
     before = expected_s(here.info(), 1)
     assert not speed_of(here.info(), None, "float32").is_measured, "a guess"
     here.run([[before[0] / 4.2] * 20])

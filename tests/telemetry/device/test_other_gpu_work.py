@@ -76,5 +76,5 @@ def test_the_peak_says_what_disturbed_it(monkeypatch: pytest.MonkeyPatch) -> Non
     peak = gemm.device_peak(torch.device("cuda"), torch.bfloat16)
     assert peak is not None
     assert peak.source == (
-        "measured GEMM, bfloat16, next to other processes, clocks lowered by the hardware"
+        "measured GEMM, bfloat16, alongside other processes, clocks lowered by the hardware"
     )

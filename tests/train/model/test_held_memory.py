@@ -24,7 +24,7 @@ OFFLOAD = "memory.offload_activations=true"
 def lines(
     monkeypatch: pytest.MonkeyPatch, device: str, *others: tuple[str, int], free: int = 1 << 40
 ) -> list[str]:
-    """What rank 0 says, next to ranks of (node, offloaded bytes)."""
+    """What rank 0 says, compared with ranks of (node, offloaded bytes)."""
     recipe, _, module, stage = built("model.preset=llama-tiny", OFFLOAD, "train.device=auto")
     stage = msgspec.structs.replace(stage, offloads=device == "cuda", in_flight=2)
     world = World(0, 0, 1, "hal", torch.device(device))

@@ -57,9 +57,9 @@ def test_each_device_and_dtype_has_a_line(do, text, cluster, as_json):
 
 
 def test_a_disturbed_device_says_so(do, text, cluster):
-    cluster.usage.disturbed = "next to other processes"
+    cluster.usage.disturbed = "alongside other processes"
     shown = text(do("measure", "--devices", "wopr").renderable)
-    assert "next to other processes" in shown
+    assert "alongside other processes" in shown
     assert says("lower bound", shown)
 
 

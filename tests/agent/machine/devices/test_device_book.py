@@ -68,7 +68,7 @@ def test_a_card_that_has_another_index_now_is_known_by_its_uuid(path: Path) -> N
 
 def test_a_disturbed_figure_is_a_lower_bound_of_the_same_device(path: Path) -> None:
     book = DeviceBook(path)
-    slow = device(flops_per_s=5e10, disturbed="next to other processes", time_s=6.0)
+    slow = device(flops_per_s=5e10, disturbed="alongside other processes", time_s=6.0)
     book.keep(slow)
     assert valid(book) == (slow,), "better than nothing"
     book.keep(device())

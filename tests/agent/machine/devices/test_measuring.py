@@ -121,9 +121,9 @@ def test_nothing_is_measured_beside_a_job(machine: Machine) -> None:
 
 
 def test_a_job_that_begins_meanwhile_is_said(machine: Machine) -> None:
-    machine.disturbed = "next to other processes"
+    machine.disturbed = "alongside other processes"
     measured = machine.measure(jobs=[False, True])
-    words = f"next to other processes, {BESIDE_A_JOB}"
+    words = f"alongside other processes, {BESIDE_A_JOB}"
     assert [one.disturbed for one in measured] == [words, words]
     assert machine.kept == measured
 
