@@ -35,6 +35,23 @@ def new_place(directory: Path, told: str) -> Path:
     return directory / place
 
 
+def refuse_existing(path: Path, name: str) -> None:
+    """Say that a file is there before anything is done for it.
+
+    Args:
+        name: as the user wrote it.
+
+    Raises:
+        SpecError: it is there.
+    """
+    if path.is_dir():
+        raise SpecError(f"{name}: is a directory", fix="give the name of a file")
+    if path.exists():
+        raise SpecError(
+            f"{name}: already exists", fix="choose another --output, or overwrite it with --force"
+        )
+
+
 def new_file(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
     """Open a file, mode 0600, that was not there.
 
@@ -49,11 +66,8 @@ def new_file(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
     try:
         return open(os.open(path, flags, 0o600), "wb")  # noqa: PTH123 - its mode from the start
     except FileExistsError:
-        if path.is_dir():
-            raise SpecError(f"{name}: is a directory", fix="give the name of a file") from None
-        raise SpecError(
-            f"{name}: already exists", fix="choose another --output, or overwrite it with --force"
-        ) from None
+        refuse_existing(path, name)
+        raise
     except OSError as error:
         raise SpecError(
             f"{name}: cannot be written: {error.strerror}", fix="choose another --output"

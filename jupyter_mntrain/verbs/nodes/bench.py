@@ -17,7 +17,7 @@ from jupyter_mntrain.show.tables.benchmark import benchmark_table, heading
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, submitter
-from jupyter_mntrain.verbs.new_file import output_option
+from jupyter_mntrain.verbs.new_file import force_flag, output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.picture_file import picture_path, write_picture
 
@@ -50,9 +50,12 @@ class BenchVerb(Verb):
         )
         skip_doctor_option(parser)
         output_option(parser, metavar="FILE.png", help="write the picture to this file")
+        force_flag(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        path = None if args.output is None else picture_path(context, args.output)
+        path = None
+        if args.output is not None:
+            path = picture_path(context, args.output, may_replace=args.force)
         cluster = joined_cluster(context, args)
         with context.screen.progress() as progress:
             participants = cluster.participants(args.nodes, progress=progress)

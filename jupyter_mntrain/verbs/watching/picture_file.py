@@ -7,20 +7,35 @@ from pathlib import Path
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.new_file import refuse_existing
 
 
-def picture_path(context: Context, text: str) -> Path:
+def picture_path(context: Context, text: str, *, may_replace: bool) -> Path:
     """The file that was named; nothing is written yet.
 
+    Args:
+        may_replace: also one that is there.
+
     Raises:
-        SpecError: its directory does not exist, or it has the ending of another kind.
+        SpecError: it is there, its directory does not exist, or its ending is of another kind.
     """
     path = context.directory / in_home(text)
-    if not path.parent.is_dir():
-        raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
     if path.suffix.lower() not in ("", ".png"):
         cause = f"{path.name}: the picture is written as PNG, not as {path.suffix}"
         raise SpecError(cause, fix=f"name it {path.stem}.png")
+    return file_path(path, text, may_replace=may_replace)
+
+
+def file_path(path: Path, text: str, *, may_replace: bool) -> Path:
+    """The same path, if a file may be written there.
+
+    Raises:
+        SpecError: one is there, or there is no such directory.
+    """
+    if not path.parent.is_dir():
+        raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
+    if not may_replace:
+        refuse_existing(path, text)
     return path
 
 

@@ -11,7 +11,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
-from jupyter_mntrain.verbs.new_file import output_option
+from jupyter_mntrain.verbs.new_file import force_flag, output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.picture_file import picture_path, write_picture
 
@@ -26,6 +26,7 @@ class PlotVerb(Verb):
         job_argument(parser)
         output_option(parser, metavar="FILE.png", help="write the picture to this file")
         parser.renamed("--out", to="--output")
+        force_flag(parser)
         parser.option(
             "--theme",
             choices=THEMES,
@@ -36,7 +37,9 @@ class PlotVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         if not args.output and not context.screen.in_background:
             raise SpecError("plot: a terminal shows no pictures", fix="pass a file: -o FILE.png")
-        path = picture_path(context, args.output) if args.output else None
+        path = None
+        if args.output:
+            path = picture_path(context, args.output, may_replace=args.force)
         job = find_job(context, args)
         png = _draw(context, job, args.theme)
         words = f"{job.id}: {context.program} status has the numbers"

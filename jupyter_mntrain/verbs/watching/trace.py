@@ -28,9 +28,9 @@ from jupyter_mntrain.show.exports.chrome_trace import chrome_trace
 from jupyter_mntrain.show.tables.plans.step_bars import StepBars
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
-from jupyter_mntrain.verbs.new_file import output_option
+from jupyter_mntrain.verbs.new_file import force_flag, output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.verbs.watching.picture_file import write_picture
+from jupyter_mntrain.verbs.watching.picture_file import file_path, write_picture
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
@@ -60,9 +60,10 @@ class TraceVerb(Verb):
         )
         told = "write it: .json as a trace for ui.perfetto.dev, .png as a picture"
         output_option(parser, help=told)
+        force_flag(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        path = _path(context, args.output)
+        path = _path(context, args.output, may_replace=args.force)
         job = find_job(context, args)
         history = caught_up_history(context, job)
         recorded, known = _find(history, args.step)
@@ -114,16 +115,14 @@ def _find(history: JobHistory, number: int | None) -> tuple[StepSpans, list[int]
     return spans_of(known[max(known) if number is None else number]), [*known]
 
 
-def _path(context: Context, text: str | None) -> Path | None:
+def _path(context: Context, text: str | None, *, may_replace: bool) -> Path | None:
     if text is None:
         return None
     path = context.directory / in_home(text)
     if path.suffix.lower() not in KINDS:
         cause = f"{path.name}: a step is written as .json or as .png"
         raise SpecError(cause, fix=f"name it {path.stem or 'step'}.json")
-    if not path.parent.is_dir():
-        raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
-    return path
+    return file_path(path, text, may_replace=may_replace)
 
 
 def _write(path: Path, steps: Sequence[Titled]) -> None:

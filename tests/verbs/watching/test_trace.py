@@ -56,6 +56,19 @@ def test_it_is_written_for_perfetto_or_as_a_picture(do, traced, tmp_path, text):
     assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("verb", ["plot", "trace", "bench"])
+def test_a_file_that_is_there_stays_unless_it_is_to_be_overwritten(do, traced, tmp_path, verb):
+    place = tmp_path / "s.png"
+    place.write_text("mine")
+    with pytest.raises(SpecError) as caught:
+        do(verb, "-o", "s.png", on=traced, directory=tmp_path)
+    assert says("already exists", caught.value.cause)
+    assert says("overwrite it with --force", caught.value.fix)
+    assert place.read_text() == "mine"
+    do(verb, "-o", "s.png", "--force", on=traced, directory=tmp_path)
+    assert place.read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_step_that_is_not_recorded_is_refused_with_those_that_are(do, traced):
     with pytest.raises(SpecError) as caught:
         do("trace", "--step", "4", on=traced)
