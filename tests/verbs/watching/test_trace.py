@@ -60,12 +60,13 @@ def test_it_is_written_for_perfetto_or_as_a_picture(do, traced, tmp_path, text):
 def test_a_file_that_is_there_stays_unless_it_is_to_be_overwritten(do, traced, tmp_path, verb):
     place = tmp_path / "s.png"
     place.write_text("mine")
+    where = {"directory": tmp_path} if verb == "bench" else {"directory": tmp_path, "on": traced}
     with pytest.raises(SpecError) as caught:
-        do(verb, "-o", "s.png", on=traced, directory=tmp_path)
+        do(verb, "-o", "s.png", **where)
     assert says("already exists", caught.value.cause)
     assert says("overwrite it with --force", caught.value.fix)
     assert place.read_text() == "mine"
-    do(verb, "-o", "s.png", "--force", on=traced, directory=tmp_path)
+    do(verb, "-o", "s.png", "--force", **where)
     assert place.read_bytes().startswith(b"\x89PNG")
 
 
