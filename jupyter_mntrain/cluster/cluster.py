@@ -374,7 +374,8 @@ class Cluster:
         """
         from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
 
-        return self._driver.loop.run(with_hub_commit(spec, progress, on_note))
+        program = program_of(spec)
+        return self._driver.loop.run(with_hub_commit(program, progress, on_note))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
         """The exact command and environment of every node; nothing is started or leased.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from jupyter_mntrain.model.program import Program, program_of
@@ -21,6 +21,18 @@ class ResolvedJob(NamedTuple):
     spec: JobSpec
     program: Program
     nodes: tuple[NodeInfo, ...]
+
+    def with_spec(self, spec: JobSpec) -> ResolvedJob:
+        """The same nodes and participants, with other settings of the same program."""
+        return (
+            self
+            if spec is self.spec
+            else self._replace(spec=spec, program=type(self.program)(spec))
+        )
+
+    def in_order(self, spec: JobSpec, order: Sequence[int]) -> ResolvedJob:
+        """The same with its participants in another order: ``spec`` has them in it."""
+        return self.with_spec(spec)._replace(nodes=tuple(self.nodes[index] for index in order))
 
     @property
     def names(self) -> set[str]:

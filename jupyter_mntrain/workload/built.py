@@ -44,6 +44,7 @@ class Built(NamedTuple):
         starts_over: what to say of a job that could be resumed instead.
         said: what else is to be said of it before it starts.
         planned: the plan by which the nodes are ordered; of this very spec.
+        job: it and its nodes as they were once, for all questions of one launch.
     """
 
     cluster: Cluster
@@ -57,10 +58,20 @@ class Built(NamedTuple):
     begin: str | None = None
     said: tuple[Problem, ...] = ()
     planned: JobPlan | None = None
+    job: ResolvedJob | None = None
 
     def with_spec(self, spec: JobSpec) -> Built:
         """The same with another spec, which is not planned yet."""
-        return self._replace(spec=spec, planned=None)
+        return self._replace(spec=spec, planned=None, job=None)
+
+    def on_its_nodes(self) -> Built:
+        """The same, with the nodes as they are now for all that is asked of it, unless they were
+        found before; itself if they cannot be found: the launch says so.
+        """
+        try:
+            return self._replace(job=self.resolved())
+        except SpecError:
+            return self
 
     @property
     def project_data(self) -> dict[str, object]:
@@ -89,11 +100,13 @@ class Built(NamedTuple):
         return " and ".join([*self.spec.files, *filter(None, [self.project_line])])
 
     def resolved(self) -> ResolvedJob:
-        """The job with its nodes as they are now.
+        """The job with its nodes, as they are now unless they were found before.
 
         Raises:
             SpecError: one is unknown or takes part twice.
         """
+        if self.job is not None:
+            return self.job
         return resolve(self.spec, [view.newest for view in self.cluster.nodes()])
 
     def fit(self, kept: Mapping[str, str] | None = None) -> Fit | None:
@@ -140,7 +153,8 @@ class Built(NamedTuple):
         if len(self.spec.participants) < 2 or self.spec.world_size > MOST_ORDERED:
             return self
         try:
-            found = self.plan(order_is_free=True)
+            job = self.resolved()
+            found = self._replace(job=job).plan(order_is_free=True)
         except MntrainError:
             return self
         given, order = self.spec.participants, found.plan.order
@@ -148,7 +162,9 @@ class Built(NamedTuple):
             self.spec, participants=tuple(given[index] for index in order)
         )
         plan = msgspec.structs.replace(found.plan, order=tuple(range(len(order))))
-        return self._replace(spec=spec, planned=found._replace(plan=plan))
+        return self._replace(
+            spec=spec, planned=found._replace(plan=plan), job=job.in_order(spec, order)
+        )
 
     def plan(
         self,

@@ -20,6 +20,7 @@ from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.workload.workload import from_cell
@@ -71,7 +72,7 @@ def bring(spec: JobSpec, *, is_fetched: bool) -> None:
     client = SimpleNamespace(machine_facts=machine_facts, node="node1")
     live: Any = SimpleNamespace(nodes=(), client_at=lambda _: client)
     node: Any = SimpleNamespace(node_id="n-1", name="node1")
-    asyncio.run(bring_hub_model(live, spec, [node], Any, SILENT, is_fetched=is_fetched))  # type: ignore[arg-type]
+    asyncio.run(bring_hub_model(live, program_of(spec), [node], Any, SILENT, is_fetched=is_fetched))  # type: ignore[arg-type]
 
 
 def test_a_model_without_a_tokenizer_is_refused_before_it_is_fetched(
@@ -79,31 +80,31 @@ def test_a_model_without_a_tokenizer_is_refused_before_it_is_fetched(
 ) -> None:
     tell(files=FILES[:2])
     with pytest.raises(RecipeError, match=wording("org/tiny: no tokenizer")):
-        asyncio.run(with_hub_commit(spec))
+        asyncio.run(with_hub_commit(program_of(spec)))
     trains = spec_of(f'[model]\npath = "{ID}"\n[data]\ntokenizer = "train"\n', directory=tmp_path)
-    placed = asyncio.run(with_hub_commit(trains))
+    placed = asyncio.run(with_hub_commit(program_of(trains)))
     assert recipe_of(placed).model.path == str(HubId(ID.repo, COMMIT).copy)  # type: ignore[union-attr]
 
     # What the cache has says nothing of the model, until its files are needed.
     tell(files=FILES[:2], is_offline=True, is_listed=False)
-    placed = asyncio.run(with_hub_commit(spec))
+    placed = asyncio.run(with_hub_commit(program_of(spec)))
     with pytest.raises(RecipeError, match=wording("snapshot: no tokenizer")):
         bring(placed, is_fetched=True)
 
 
 def test_a_setting_stays_where_it_was_chosen(tell: Tell, spec: JobSpec, tmp_path: Path) -> None:
     tell()
-    assert asyncio.run(with_hub_commit(spec)).set_in[PATH] == "recipe"
+    assert asyncio.run(with_hub_commit(program_of(spec))).set_in[PATH] == "recipe"
     by_hand = spec_of('[model]\npath = "/llama"\n', f"{PATH}={ID}", directory=tmp_path)
-    assert PATH not in asyncio.run(with_hub_commit(by_hand)).set_in
+    assert PATH not in asyncio.run(with_hub_commit(program_of(by_hand))).set_in
     in_panel = msgspec.structs.replace(by_hand, set_in={PATH: "panel"})
-    assert asyncio.run(with_hub_commit(in_panel)).set_in[PATH] == "panel"
+    assert asyncio.run(with_hub_commit(program_of(in_panel))).set_in[PATH] == "panel"
 
 
 def test_what_the_cache_has_in_place_of_the_hub_is_said(tell: Tell, spec: JobSpec) -> None:
     notes: list[Problem] = []
     tell(is_offline=True, said="timed out")
-    asyncio.run(with_hub_commit(spec, SILENT, notes.append))
+    asyncio.run(with_hub_commit(program_of(spec), SILENT, notes.append))
     assert [COMMIT in note.cause for note in notes] == [True]
 
 
@@ -115,13 +116,13 @@ def test_a_program_that_dies_has_fetched_nothing(
 ) -> None:
     tell(after)
     with pytest.raises(RefusedError) as caught:
-        asyncio.run(with_hub_commit(spec))
+        asyncio.run(with_hub_commit(program_of(spec)))
     assert says(said, caught.value.cause)
 
 
 def test_a_page_does_not_wait_for_a_fetch(tell: Tell, spec: JobSpec) -> None:
     tell()
-    placed = asyncio.run(with_hub_commit(spec))
+    placed = asyncio.run(with_hub_commit(program_of(spec)))
     with pytest.raises(MntrainError) as caught:
         bring(placed, is_fetched=False)
     assert says("mntrain launch", caught.value.fix)

@@ -23,6 +23,7 @@ from jupyter_mntrain.launch.files.names import LargeName
 from jupyter_mntrain.launch.files.records import Cleaned, Deposit, NodeSpace
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.trust.certificates import Subject
@@ -291,7 +292,7 @@ def test_a_model_of_the_hub_is_fetched_once_and_comes_to_all_nodes(
 
     def bring(spec: JobSpec, *nodes: str) -> None:
         infos = [agent.info() for agent in agents if agent.name in nodes]
-        work = bring_hub_model(launcher.live, spec, infos, launcher.clock, reports)
+        work = bring_hub_model(launcher.live, program_of(spec), infos, launcher.clock, reports)
         cluster._driver.loop.run(work)
 
     made = from_cell('[model]\npath = "org/tiny"\n', directory=tmp_path)

@@ -21,6 +21,7 @@ from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.job import JobSpec, Participant
@@ -179,6 +180,6 @@ def _nobody(silent: Mapping[str, Problem]) -> NodeError:
 async def _with_model(spec: JobSpec, progress: Progress) -> tuple[JobSpec, Problem | None]:
     """The job with its model's commit, if that is one of the hub; or as it is, and why not."""
     try:
-        return await with_hub_commit(spec, progress), None
+        return await with_hub_commit(program_of(spec), progress), None
     except MntrainError as error:
         return spec, error.problem

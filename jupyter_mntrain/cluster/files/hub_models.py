@@ -35,7 +35,7 @@ from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.program import Program, program_of
+from jupyter_mntrain.model.program import Program
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo
@@ -47,7 +47,7 @@ _decoder = msgspec.json.Decoder(HubReport)
 
 
 async def with_hub_commit(
-    spec: JobSpec,
+    program: Program,
     progress: Progress = SILENT,
     on_note: Callable[[Problem], object] = bool,
 ) -> JobSpec:
@@ -62,8 +62,7 @@ async def with_hub_commit(
         RecipeError: the hub has no such model, or the trainer cannot use it.
         RefusedError: the hub does not answer, or refuses.
     """
-    program = program_of(spec)
-    asked = hub_id(program.model())
+    spec, asked = program.spec, hub_id(program.model())
     if asked is None:
         return spec
     progress.report(f"asking the hub for {asked}", 0, None)
@@ -88,7 +87,7 @@ def _refuse_no_tokenizer(program: Program, asked: HubId, found: HubReport) -> No
 
 async def bring_hub_model(
     live: ClusterView,
-    spec: JobSpec,
+    program: Program,
     infos: Sequence[NodeInfo],
     clock: Clock,
     progress: Progress = SILENT,
@@ -107,7 +106,6 @@ async def bring_hub_model(
         RefusedError: it cannot be had, or a node has no room.
         NodeError: a node does not answer.
     """
-    program = program_of(spec)
     asked = hub_copy(program.model())
     if asked is None:
         return

@@ -33,7 +33,6 @@ from jupyter_mntrain.model.api import (
 from jupyter_mntrain.model.errors import MntrainError, bad_argument
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import (
     Attempt,
     JobRecord,
@@ -95,8 +94,9 @@ class AgentLauncher:
         head's agent chooses a free one.
         """
         check_spec(spec)
-        infos, placements = await self.agreed(self.resolved(spec))
-        spec, plan = await _planned(spec, infos)
+        job = self.resolved(spec)
+        infos, placements = await self.agreed(job)
+        spec, plan = await _planned(job, infos)
         job_id = JobId("j-00000000")
         attempt = self._attempt(placements, plan, spec.port or 0)
         return tuple(
@@ -200,8 +200,8 @@ class AgentLauncher:
     ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
-        spec = await with_hub_commit(spec, progress, self.on_note)
         job = self.resolved(spec)
+        job = job.with_spec(await with_hub_commit(job.program, progress, self.on_note))
         doctor = BeforeLaunch(
             self.live, self.clock, self.known_paths or CachedPaths(self.clock), job
         )
@@ -213,9 +213,9 @@ class AgentLauncher:
         renewed = await with_renewed_links(self.prober, infos, spec.participants, progress)
         if renewed != infos:  # another network may be the fastest
             placements = arrange(spec.participants, renewed)
-        spec, plan = await _planned(spec, renewed)
+        spec, plan = await _planned(job, renewed)
         await bring_hub_model(
-            self.live, spec, renewed, self.clock, progress, is_fetched=self.is_fetched
+            self.live, job.program, renewed, self.clock, progress, is_fetched=self.is_fetched
         )
         return spec, placements, plan
 
@@ -341,9 +341,9 @@ class AgentLauncher:
         )
 
 
-async def _planned(spec: JobSpec, infos: tuple[NodeInfo, ...]) -> tuple[JobSpec, Plan | None]:
+async def _planned(job: ResolvedJob, infos: tuple[NodeInfo, ...]) -> tuple[JobSpec, Plan | None]:
     """The job with what is chosen by its devices, and by its plan, which may take a second."""
-    return await asyncio.to_thread(program_of(spec).planned, infos)
+    return await asyncio.to_thread(job.program.planned, infos)
 
 
 async def _told(gang: GangStart[AgentClient], work: Awaitable[list[JobRecord]]) -> list[JobRecord]:

@@ -35,6 +35,7 @@ def dry_run_outcome(built: Built, now_s: float, *, is_examined: bool = False) ->
         now_s: Unix time.
         is_examined: whether the doctor looks at the nodes, too, as before a launch.
     """
+    built = built.on_its_nodes()
     spec, recipe = built.spec, built.workload.recipe
     commands = [_without_secrets(command, spec) for command in built.cluster.dry_run(spec)]
     data = {"spec": _data(spec), "commands": msgspec.to_builtins(commands)}

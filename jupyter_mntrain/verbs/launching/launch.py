@@ -174,6 +174,7 @@ def launch_built(
             context.screen.say(running_already_text(running, now_s=context.clock()))
             data = {**started_data(running, ()), "already_running": True}
             return _shown(context, args, running, data)
+    built = built.on_its_nodes()
     memory = memory_notes(built.memory(built.expected()) or ())
     sent = built.project.notes if built.project else ()
     hardware = hardware_notes(built, context.clock())

@@ -8,6 +8,7 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.availability import Availability
+from jupyter_mntrain.plan import resolved
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.workload.workload import from_cell
 from tests.doctor.faults import FAULTS
@@ -57,6 +58,15 @@ def test_launch_returns_at_once_and_says_how_to_follow(do, text, recipe, as_json
     assert "mntrain attach j-7f3a9c21" in text(outcome.renderable)
     assert as_json(outcome)["job_id"] == "j-7f3a9c21"
     assert outcome.job is not None
+
+
+@pytest.mark.parametrize("named", [(), ("--member", "wopr:1", "--member", "muthur:1")])
+def test_its_nodes_are_found_once(do, recipe, monkeypatch, named):
+    found = []
+    real = resolved.find_participants
+    monkeypatch.setattr(resolved, "find_participants", lambda *a: found.append(1) or real(*a))
+    do("launch", "r.toml", *named, directory=recipe)
+    assert len(found) == 1, "for its plan, its order, its memory and what is said of the nodes"
 
 
 def test_a_job_may_be_left_to_wait_for_its_turn(do, cluster, text, recipe, as_json):
