@@ -319,9 +319,10 @@ class GpuReader:
         return memory.total, memory.used, False
 
     def _optional(self, read: Callable[[], Any]) -> Any:
+        """What NVML answers; ``None`` if it, or an older pynvml, cannot tell."""
         try:
             return read()
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, AttributeError):
             return None
 
 
