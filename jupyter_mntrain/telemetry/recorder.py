@@ -181,7 +181,8 @@ class Recorder:
         if self._path is None:
             return
         if sample is None:
-            fields.setdefault("is_counted", step is None and self._step == 1)
+            if step is None and self._step == 1:
+                fields.setdefault("is_counted", True)
             counted = _as_count(tokens)
             if counted is not None and self._flops_per_token is not None:
                 fields.setdefault("flops", counted * self._flops_per_token)

@@ -17,6 +17,19 @@ describe('an exponential mean', () => {
     expect(third).toBeCloseTo((0.125 * 1 + 0.25 * 3 + 0.5 * 5) / 0.875, 12);
   });
 
+  it('of rates is what was done over the time that it took', () => {
+    // Four steps of 0.1 s, then one of 1.5 s, 1,000 tokens each: 5,000 in 1.9 s.
+    const seconds = Float64Array.from({ length: 2000 }, (_, at) =>
+      at % 5 === 4 ? 1.5 : 0.1
+    );
+    const rates = seconds.map(one => 1000 / one);
+    const shown = smoothed(rates, 0.99, undefined, seconds);
+    for (const end of [999, 1501, 1998]) {
+      expect(Math.abs(shown[end] / (5000 / 1.9) - 1)).toBeLessThan(0.05);
+    }
+    expect(smoothed(rates, 0.99)[1999]).toBeGreaterThan(2 * (5000 / 1.9));
+  });
+
   it('of weight 0 is the value itself', () => {
     expect([...smoothed(Float64Array.of(1, 9, 4), 0)]).toEqual([1, 9, 4]);
   });

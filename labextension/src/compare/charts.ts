@@ -2,7 +2,12 @@
 
 import * as formats from '../formats';
 import type { AxisKind } from '../liveview/axis/axis';
-import { hasValues, type IChart, type ILine } from '../liveview/charts/chart';
+import {
+  hasValues,
+  type IChart,
+  type ILine,
+  secondsTo
+} from '../liveview/charts/chart';
 import { DASHES, type ITheme } from '../liveview/charts/theme';
 import { trans } from '../trans';
 import { axisOf, type IRunSeries } from './run_series';
@@ -85,6 +90,8 @@ function linesOf(
       x: axisOf(series, kind).xs,
       y: series.columns[column],
       steps: series.columns.step,
+      seconds:
+        column === 'loss' ? undefined : secondsTo(series.columns.elapsed),
       color: theme.ranks[place],
       dash: DASHES[place],
       width: 2

@@ -16,11 +16,14 @@ const FAINT = 0.38;
  * alike. Divided by the weights so far, so that the first values are not drawn towards zero.
  *
  * @param steps Of the values; without, each is a step.
+ * @param seconds Of values that are rates: their mean is what was done over the time that it took, however
+ *   long each step was.
  */
 export function smoothed(
   values: Float64Array,
   weight: number,
-  steps?: Float64Array
+  steps?: Float64Array,
+  seconds?: Float64Array
 ): Float64Array {
   let [mean, weights] = [0, 0];
   return values.map((value, at) => {
@@ -28,8 +31,9 @@ export function smoothed(
       return NaN;
     }
     const kept = weight ** stepsOf(at, steps);
-    mean = kept * mean + (1 - kept) * value;
-    weights = kept * weights + (1 - kept);
+    const counts = (1 - kept) * lasting(seconds?.[at]);
+    mean = kept * mean + counts * value;
+    weights = kept * weights + counts;
     return mean / weights;
   });
 }
@@ -41,6 +45,11 @@ function stepsOf(at: number, steps?: Float64Array): number {
   }
   const count = at > 0 ? steps[at] - steps[at - 1] : steps[1] - steps[0];
   return count > 0 ? count : 1;
+}
+
+/** What a value counts for; of a time that is not known, next to nothing. */
+function lasting(seconds = 1): number {
+  return seconds > 0 ? seconds : Number.EPSILON;
 }
 
 /** The chart with smoothed lines and the raw ones behind; areas are left as they are. */
@@ -68,7 +77,7 @@ export function smooth(chart: IChart, weight: number): IChart {
         lines.includes(line)
           ? {
               ...line,
-              y: smoothed(line.y, weight, line.steps),
+              y: smoothed(line.y, weight, line.steps, line.seconds),
               now: undefined
             }
           : line

@@ -13,6 +13,8 @@ export interface ILine {
   y: Float64Array;
   /** Steps of the points, where they are steps. */
   steps?: Float64Array;
+  /** Seconds of each point, where it is a rate: a mean of rates is over time. */
+  seconds?: Float64Array;
   /** The recent figure, for the label while nothing is pointed at. */
   now?: number | null;
   color: string;
@@ -101,6 +103,13 @@ export function emptyNote(
 export function absentNote(store: SeriesStore, figure: string): string {
   const reason = store.summary?.missing?.[figure];
   return reason ? `${ABSENT}: ${reason}` : ABSENT;
+}
+
+/** Seconds from each of these times to the next; those to the first one are not known. */
+export function secondsTo(times: Float64Array): Float64Array {
+  return times.map((time, at) =>
+    at > 0 ? time - times[at - 1] : times[1] - times[0]
+  );
 }
 
 /** A column of a table as a line. NaN and infinity are its breaks, not its recent figure. */

@@ -3,7 +3,13 @@
 import { MANY_RANKS } from '../../schema';
 import { band } from '../../series/band';
 import type { IRankRows, SeriesStore } from '../../series/store';
-import { hasValues, type IChartInput, type IChoice, type ILine } from './chart';
+import {
+  hasValues,
+  type IChartInput,
+  type IChoice,
+  type ILine,
+  secondsTo
+} from './chart';
 import { DASHES } from './theme';
 import { trans } from '../../trans';
 
@@ -34,6 +40,7 @@ export function rankLines(input: IChartInput, name: RankFigure): ILine[] {
     x: rows.table.column('time_s'),
     y: rows.table.column(name),
     steps: rows.table.column('step'),
+    seconds: secondsOf(rows, name),
     now: rows.who[name] ?? null,
     width: 1.5,
     color: theme.ranks[rows.who.rank % 4],
@@ -52,6 +59,15 @@ export function rankLines(input: IChartInput, name: RankFigure): ILine[] {
       .filter(rows => rows.who.rank === picked)
       .map(rows => ({ ...line(rows), ...style }))
   ];
+}
+
+/** What a figure of a rank's row is over: a pace is over the time that it computed. */
+function secondsOf({ table }: IRankRows, name: RankFigure): Float64Array {
+  const seconds = secondsTo(table.column('time_s'));
+  const compute = table.column('compute');
+  return name === 'pace_tokens_per_s'
+    ? seconds.map((one, at) => one * compute[at])
+    : seconds;
 }
 
 /** Maximum, minimum and median of all ranks, with the area between filled. */

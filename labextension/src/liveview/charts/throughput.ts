@@ -7,6 +7,7 @@ import {
   type IChart,
   type IChartInput,
   type ILine,
+  secondsTo,
   tableLine
 } from './chart';
 import { rankLines } from './rank_lines';
@@ -27,7 +28,8 @@ export function throughputChart(input: IChartInput): IChart {
       label: trans.__('job'),
       color: theme.job,
       dash: [],
-      width: 2
+      width: 2,
+      seconds: secondsTo(store.job.column('time_s'))
     }
   );
   const lines = hasValues(job.y) ? [...paces, job] : paces;
