@@ -9,6 +9,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.handlers.base import allowed
 from jupyter_mntrain.server.handlers.job_routes import OneJobResource, shown_setting
 from jupyter_mntrain.server.shown_settings import DifferingSetting, JobComparison
+from jupyter_mntrain.show.job_output import LAST_SAMPLES_S
 
 LEAST, MOST = 2, 4
 
@@ -27,8 +28,11 @@ class CompareResource(OneJobResource):
         settings, numbers = [], {}
         for text in wanted:
             updates, entry = await self.entry(text)
+            updates.feed(entry.job_id)  # so that what is read is freed again
             job = updates.clusters.known_job(entry.job_id)
-            numbers[entry.job_id] = entry.numbers
+            # What the list knows of a job that nobody watches is not what it made.
+            await self.work(job.catch_up, LAST_SAMPLES_S)
+            numbers[entry.job_id] = (await self.work(job.summary)).numbers
             settings.append(compared_settings(await self.work(job.spec)))
         found = compare_settings(settings)
         differing = (

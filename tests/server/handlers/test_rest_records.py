@@ -146,3 +146,10 @@ def test_jobs_are_compared_by_their_settings(served: Served) -> None:
     refused(served.server.ask("GET", f"/compare?job={both[0]}"), 400, "bad-request")
     unknown = served.server.ask("GET", f"/compare?job={both[0]}&job=j-ffffffff")
     refused(unknown, 404, "no-such-job")
+
+
+def test_jobs_that_no_page_has_watched_are_ranked_by_all_that_they_made(served: Served) -> None:
+    both = [served.add_job(state="succeeded") for _ in range(2)]
+    ranking = served.server.get(f"/compare?job={both[0]}&job={both[1]}")["ranking"]
+    assert "refused" not in ranking
+    assert {one["job_id"] for one in ranking["jobs"]} == set(both)
