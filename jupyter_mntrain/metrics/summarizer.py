@@ -87,8 +87,8 @@ def summarize(
     link_summaries = tuple(
         one for link in links.values() for one in _links(link, ranks, links, capacities)
     )
-    rank_summaries = _rank_summaries(view, ranks)
     is_over = view.state in TERMINAL
+    rank_summaries = _rank_summaries(view, ranks, is_over=is_over)
     why_off_plan = _off_plan(history, _mean_step_s(job), messages, traffic)
     slow = set(_slow_links(history, why_off_plan))
     link_summaries = tuple(_doubted(one, slow) for one in link_summaries)
@@ -316,9 +316,9 @@ def _short(value: float) -> float:
     return short(value) or 0.0
 
 
-def _rank_summaries(view: JobView, ranks: Ranks) -> tuple[RankSummary, ...]:
+def _rank_summaries(view: JobView, ranks: Ranks, *, is_over: bool) -> tuple[RankSummary, ...]:
     return tuple(
-        known.summary(one.state, pid)
+        known.summary(one.state, pid, is_over=is_over)
         if (known := ranks.get(one.rank))
         else RankSummary(rank=one.rank, node=part.node, state=one.state, pid=pid)
         for part in view.parts

@@ -1343,11 +1343,11 @@ export interface JobNumbers {
    */
   remaining_high_s?: number | null;
   /**
-   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: those of the recent steps, also once the job has ended, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens, of an ended job those of its last attempt, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
    */
   tokens_per_s?: number | null;
   /**
-   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages in the recent steps, over its own device's. Unit: 0..1; over: recent steps; of an ended job all
+   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages over its own device's. Unit: 0..1; over: recent steps; of an ended job all
    */
   mfu?: number | null;
   /**
@@ -1431,7 +1431,7 @@ export interface Window {
    */
   tokens?: number | null;
   /**
-   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: those of the recent steps, also once the job has ended, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens, of an ended job those of its last attempt, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
    */
   tokens_per_s?: number | null;
   /**
@@ -1711,11 +1711,11 @@ export interface JobSummary {
    */
   remaining_high_s?: number | null;
   /**
-   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: those of the recent steps, also once the job has ended, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens, of an ended job those of its last attempt, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
    */
   tokens_per_s?: number | null;
   /**
-   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages in the recent steps, over its own device's. Unit: 0..1; over: recent steps; of an ended job all
+   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages over its own device's. Unit: 0..1; over: recent steps; of an ended job all
    */
   mfu?: number | null;
   /**
@@ -1819,7 +1819,7 @@ export interface RankSummary {
    */
   step?: number | null;
   /**
-   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: those of the recent steps, also once the job has ended, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens, of an ended job those of its last attempt, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
    */
   tokens_per_s?: number | null;
   /**
@@ -1827,7 +1827,7 @@ export interface RankSummary {
    */
   pace_tokens_per_s?: number | null;
   /**
-   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages in the recent steps, over its own device's. Unit: 0..1; over: recent steps; of an ended job all
+   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages over its own device's. Unit: 0..1; over: recent steps; of an ended job all
    */
   mfu?: number | null;
   peak_source?: string | null;
@@ -2580,7 +2580,7 @@ export interface Ranking {
 export interface RankedJob {
   job_id: string;
   /**
-   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: those of the recent steps, also once the job has ended, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens, of an ended job those of its last attempt, over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
    */
   tokens_per_s: number;
   times: number;

@@ -23,13 +23,13 @@ export function meanings() {
       'seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known to a quarter of itself'
     ),
     throughput: trans.__(
-      'tokens per second of the whole job, tok/s: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank’s row: those of the recent steps, also once the job has ended, over the time that this rank took for them. Padding counts where the script’s own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own'
+      'tokens per second of the whole job, tok/s: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank’s row: the same tokens, of an ended job those of its last attempt, over the time that this rank took for them. Padding counts where the script’s own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own'
     ),
     pace: trans.__(
       'tokens of the recent steps, those of all replicas, over the time one rank computes, without the optimizer: the throughput of the job if this rank never waited. The slowest pace is the bottleneck'
     ),
     MFU: trans.__(
-      'model FLOPs utilization: model FLOPs per second (6N + 12·L·H·Q·T per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages in the recent steps, over its own device’s'
+      'model FLOPs utilization: model FLOPs per second (6N + 12·L·H·Q·T per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages over its own device’s'
     ),
     computing: trans.__(
       'the share of a step in forward, backward and the optimizer'

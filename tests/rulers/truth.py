@@ -54,6 +54,8 @@ def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
         found["step time"] = median(one.ended_s - one.begun_s for one in steps)
         window = played.done
         seconds = ended_s - begun_s
+        if len(played.play.attempts) == 1 and not played.slept_s:
+            found |= {f"tok/s, rank {rank}": found["tok/s"] for rank in (0, 1)}
     elif recent:
         before = played.done[played.done.index(recent[0]) - 1]
         seconds = ended_s - before.ended_s

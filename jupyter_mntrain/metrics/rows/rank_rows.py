@@ -260,27 +260,38 @@ class RankRows:
         """Tokens of the job over the time that this rank computed, both of the recent steps."""
         return self._job_rate("busy_s")
 
+    @property
+    def _whole_rate(self) -> float | None:
+        """Tokens of the job in all steps of the attempt, over the time that this rank took."""
+        made = rate_of(self.table.total, "made", "wall_s")
+        return None if made is None or self._scale is None else made * self._scale
+
     def _job_rate(self, seconds: str) -> float | None:
         spent, steps = self.table.recent(seconds), self.table.recent("steps")
         if self._job_tokens is None or not spent or steps is None:
             return None
         return formulas.throughput(self._job_tokens * steps, spent)
 
-    def summary(self, state: JobState, pid: int | None) -> RankSummary:
-        """The rank as it is now; made again only when something of it has changed."""
+    def summary(self, state: JobState, pid: int | None, *, is_over: bool) -> RankSummary:
+        """The rank as it is now; made again only when something of it has changed.
+
+        Args:
+            is_over: the job has ended: rates are of all steps of its last attempt.
+        """
         series = self.series
         told = (series.start, series.end, series.progress) if series else ()
-        of_job = (self._job_tokens, self.peak_flops_per_s)
+        of_job = (is_over, self._job_tokens, self._scale, self.peak_flops_per_s)
         basis = (state, pid, told, self.table, self._taken, *of_job)
         if self._summarized is None or self._summarized[0] != basis:
-            self._summarized = basis, self._summarize(state, pid)
+            self._summarized = basis, self._summarize(state, pid, is_over=is_over)
         return self._summarized[1]
 
-    def _summarize(self, state: JobState, pid: int | None) -> RankSummary:
+    def _summarize(self, state: JobState, pid: int | None, *, is_over: bool) -> RankSummary:
         series, start, table = self.series, self.start, self.table
-        flops_per_s = rate_of(table.recent, "flops", "wall_s")
+        flops_per_s = rate_of(table.total if is_over else table.recent, "flops", "wall_s")
+        rate = self._whole_rate if is_over else self._job_rate("wall_s")
         figures: dict[str, float | None] = {
-            "tokens_per_s": short(self._job_rate("wall_s")) or None,
+            "tokens_per_s": short(rate) or None,
             "pace_tokens_per_s": short(self.pace_tokens_per_s),
             "mfu": short(formulas.mfu(flops_per_s, self.peak_flops_per_s)),
         }
