@@ -127,7 +127,8 @@ class MeasureVerb(Verb):
         missing = [problem_text(one.problem, before="not measured: ") for one in skipped]
         if code:
             due = f"{context.program} measure --links --due"
-            missing.append(Text(f"Interrupted: only these links were measured. The others: {due}"))
+            words = "Interrupted: only these links were measured; the others are as they were. "
+            missing.append(Text(f"{words}Those that are due: {due}", style="yellow"))
         words = "Stored by the agents, for the interface choice and link utilization."
         words += ONE_STREAM if how.streams == 1 else SEVERAL_STREAMS
         if any(link.capacity.condition != "alone" for link in links):
