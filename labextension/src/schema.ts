@@ -990,7 +990,8 @@ export interface Stall {
  * Stacks of a rank when its part stalled.
  *
  *     Args:
- *         where: innermost line of the script's own code in the main thread: ``load (data.py:12)``.
+ *         where: innermost line of the script's own code in the main thread: ``load (data.py:12)``;
+ *             of a rank that is stopped, the control group that is frozen, if that is why.
  *         site: place in torch.distributed where it waits, if it does.
  *         text: stacks of all its threads from faulthandler; empty if it did not answer.
  *         calls: its last collectives, by process group; empty if torch records none.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
 from jupyter_mntrain.agent.failure.calls import CallsRequest
+from jupyter_mntrain.agent.machine.devices.limits import frozen_group
 from jupyter_mntrain.model.failure.sites import Frame, Site, pending_site, site_of
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.stall import Doing, RankStack
@@ -47,7 +48,8 @@ class StackRequest:
         self._path = metrics_of(directory) / STACK_FILE.format(rank)
         self._before = _size(self._path)
         self._started = start_time(pid)
-        self._state = kernel_state(pid)
+        self._frozen = frozen_group(Path(f"/proc/{pid}/cgroup"))
+        self._state = "T" if self._frozen else kernel_state(pid)
         self._will_answer = False
         self._blocked_before = threads_that_block(pid, STACK_SIGNAL)
         is_live = self._state not in ("T", "t", "Z", "")
@@ -90,7 +92,7 @@ class StackRequest:
             rank=self.rank,
             pid=self.pid,
             doing=doing,
-            where=own_line(frames),
+            where=str(self._frozen or own_line(frames)),
             site=site if doing == "waiting for others" else None,
             text=text[-MOST_TEXT:],
             calls=calls,

@@ -102,6 +102,12 @@ def _missed(running: Sequence[PartStatus]) -> Problem | None:
 
 def _stopped(guilty: Sequence[Seen], _seen: Sequence[Seen]) -> Problem:
     part, stack = guilty[0]
+    if stack.where:
+        return Problem(
+            kind=Kind.STOPPED,
+            cause=f"stopped: its control group is frozen, {stack.where}",
+            fix=fix_of(Kind.STOPPED, "frozen", node=part.node),
+        )
     return Problem(
         kind=Kind.STOPPED,
         cause="stopped by a signal (SIGSTOP, or Ctrl-Z)",

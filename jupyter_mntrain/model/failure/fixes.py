@@ -209,6 +209,8 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "--env AWS_ACCESS_KEY_ID --env AWS_SECRET_ACCESS_KEY, or those of your storage",
     (Kind.UNTRUSTED_SERVER, "expired"): "check the date of that node (timedatectl), and update its "
     "certificates (certifi, ca-certificates); if both are right, the server's own has expired",
+    (Kind.STOPPED, "frozen"): "on {node}, let it go on as it was paused: docker unpause, systemctl "
+    "thaw, or scontrol resume",
     (Kind.NO_PERMISSION, "temporary"): "give the ranks a folder for temporary files that has room "
     "and that the agent's user may write: --env TMPDIR=PATH",
     (Kind.NO_PERMISSION, "cache"): "give the ranks a cache that the agent's user may write: "

@@ -314,7 +314,7 @@ class Kind(StrEnum):
     # Causes of a stall.
 
     STOPPED = "stopped"
-    """A rank is stopped by a signal."""
+    """A rank is stopped, by a signal or by its control group."""
     IN_KERNEL = "in-kernel"
     """A rank is stuck in a system call: a disk, a network file system or a driver."""
     BUSY = "busy"

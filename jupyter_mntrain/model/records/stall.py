@@ -10,15 +10,16 @@ from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
 
 Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
-"""State of a rank that makes no progress: stopped by a signal; in an uninterruptible system call;
-in a collective or a receive; in its own code."""
+"""State of a rank that makes no progress: stopped by a signal or a frozen control group; in an
+uninterruptible system call; in a collective or a receive; in its own code."""
 
 
 class RankStack(Record, frozen=True):
     """Stacks of a rank when its part stalled.
 
     Args:
-        where: innermost line of the script's own code in the main thread: ``load (data.py:12)``.
+        where: innermost line of the script's own code in the main thread: ``load (data.py:12)``;
+            of a rank that is stopped, the control group that is frozen, if that is why.
         site: place in torch.distributed where it waits, if it does.
         text: stacks of all its threads from faulthandler; empty if it did not answer.
         calls: its last collectives, by process group; empty if torch records none.

@@ -43,6 +43,10 @@ WAITS: Doing = "waiting for others"
             "",
         ),
         ([part(0, "busy", "stopped"), part(1, WAITS)], "n0", 1, Kind.STOPPED, "", "kill -CONT 101"),
+        (
+            [part(0, WAITS), part(1, "stopped", where="/sys/fs/cgroup/docker/7f")],
+            *("n1", 10, Kind.STOPPED, "/sys/fs/cgroup/docker/7f", "docker unpause"),
+        ),
         ([part(0, WAITS), part(1, "in the kernel")], "n1", 10, Kind.IN_KERNEL, "", "dmesg"),
         ([part(0, WAITS), part(1, state="unknown")], "n1", None, Kind.NODE_LOST, "", ""),
         ([part(0, WAITS), part(1, WAITS)], None, None, Kind.ALL_WAIT, "n0 and n1", ""),

@@ -22,13 +22,14 @@ OWN = Path("/proc/self/cgroup")
 Version = Literal[1, 2]
 
 
-def own_groups(controller: str) -> Iterator[tuple[Version, Path]]:
-    """Directories of each group that this process is in, and of those above it.
+def own_groups(controller: str, listed: Path | None = None) -> Iterator[tuple[Version, Path]]:
+    """Directories of each group that a process is in, and of those above it.
 
     Args:
         controller: of version 1, like ``cpu``.
+        listed: ``/proc/PID/cgroup``; this process's own unless given.
     """
-    for line in kernel_text(OWN).splitlines():
+    for line in kernel_text(listed or OWN).splitlines():
         number, controllers, name = line.split(":", 2)
         own = Path(name.lstrip("/"))
         if number == "0" and not controllers:
@@ -37,6 +38,20 @@ def own_groups(controller: str) -> Iterator[tuple[Version, Path]]:
         elif controller in controllers.split(","):
             for group in (own, *own.parents):
                 yield 1, CGROUPS / controller / group
+
+
+def frozen_group(listed: Path) -> Path | None:
+    """The group that keeps a process from running, as that of a paused container.
+
+    Args:
+        listed: ``/proc/PID/cgroup``.
+    """
+    says = {1: ("freezer.state", "FROZEN"), 2: ("cgroup.events", "frozen 1")}
+    for version, group in own_groups("freezer", listed):
+        name, frozen = says[version]
+        if frozen in kernel_text(group / name).splitlines():
+            return group
+    return None
 
 
 # CPU limit: how many cores this process and its children may use.

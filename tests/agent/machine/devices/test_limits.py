@@ -39,6 +39,25 @@ def test_the_tightest_limit_counts_whichever_group_above_has_it(groups: Path) ->
     assert limits.cores() == 1.5
 
 
+@pytest.mark.parametrize(
+    ("listed", "frozen", "other"),
+    [
+        ("0::/docker/7f\n", ("docker/cgroup.events", "populated 1\nfrozen 1\n"), "frozen 0\n"),
+        ("4:freezer:/docker/7f\n", ("freezer/docker/7f/freezer.state", "FROZEN\n"), "THAWED\n"),
+    ],
+)
+def test_a_frozen_group_is_found_whichever_above_is(
+    groups: Path, listed: str, frozen: tuple[str, str], other: str
+) -> None:
+    write(groups / "its", listed)
+    assert limits.frozen_group(groups / "its") is None
+    name, text = frozen
+    write(groups / name, other)
+    assert limits.frozen_group(groups / "its") is None
+    write(groups / name, text)
+    assert limits.frozen_group(groups / "its") == (groups / name).parent
+
+
 def test_limits_of_version_1_are_read_too(groups: Path) -> None:
     write(groups / "own", "12:memory:/x\n4:cpu,cpuacct:/host1\n0::/\n")
     write(groups / "cpu" / "cpu.cfs_quota_us", "-1\n")
