@@ -162,6 +162,8 @@ class StepPace:
         self._steps: deque[tuple[float, float]] = deque(maxlen=MOST_VALUES)
         self._long: list[tuple[float, float]] = []
         self._suspect_s: float | None = None
+        self._goes_on_s = 0.0
+        """When the first of the slow steps had ended: a stall that is over is one long step."""
         self._is_slow = False
         self._is_by_mean = False
 
@@ -218,8 +220,8 @@ class StepPace:
             return
         self._is_by_mean = is_by_mean
         if self._suspect_s is None:
-            self._suspect_s = self._begin(now_s, limit)
-        if now_s - self._suspect_s >= self._sustained_s:
+            self._suspect_s, self._goes_on_s = self._begin(now_s, limit)
+        if now_s - self._goes_on_s >= self._sustained_s:
             self._is_slow = True
 
     def measure(self, now_s: float) -> Measure:
@@ -246,13 +248,11 @@ class StepPace:
         first_s = self._long[0][0]
         return [duration for time_s, duration in self._steps if time_s > first_s]
 
-    def _begin(self, now_s: float, limit_s: float) -> float:
-        """When the first of the slow steps began."""
-        if self._is_by_mean:
-            time_s, duration_s = self._long[0]
-            return time_s - duration_s
+    def _begin(self, now_s: float, limit_s: float) -> tuple[float, float]:
+        """When the first of the slow steps began, and when it had ended."""
         slow = [one for one in self.history.timed(now_s) if one[1] > limit_s]
-        return slow[0][0] - slow[0][1] if slow else now_s
+        first = self._long[:1] if self._is_by_mean else slow[:1]
+        return next(((time_s - taken_s, time_s) for time_s, taken_s in first), (now_s, now_s))
 
 
 # Gauge: turns steps and counters of a part into its pressure, now and before. Pure.

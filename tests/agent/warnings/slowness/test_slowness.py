@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jupyter_mntrain.agent.warnings.slowness.counters import Counters, RankCounters
-from jupyter_mntrain.agent.warnings.slowness.observer import Gauge
+from jupyter_mntrain.agent.warnings.slowness.observer import Gauge, StepPace
 from jupyter_mntrain.model.ids import Rank
 from tests.agent.warnings.slowness.draws import drawn, is_right, limit_s, verdict
 from tests.agent.warnings.slowness.simulation import FAULTS, START_S, Fault, Pipeline
@@ -77,6 +77,21 @@ def test_faults_that_follow_each_other_have_an_entry_each_and_the_last_one_is_to
     for fault in faults:
         assert told[fault.begin_s + 40.0][-1].end_s is None, fault
     assert found[-1].end_s is not None
+
+
+def test_a_stall_that_is_over_is_no_slow_down() -> None:
+    pace, now_s = StepPace(), START_S
+
+    def step(duration_s: float) -> float | None:
+        nonlocal now_s
+        now_s += duration_s
+        pace.add(now_s, duration_s)
+        pace.look(now_s)
+        return pace.since_s
+
+    assert not any(step(0.1) for _ in range(300))
+    assert not any(step(duration_s) for duration_s in (20.0, *[1.0] * 5)), "it stood"
+    assert any(step(1.0) for _ in range(9)), "it has not been as fast again since"
 
 
 def test_the_first_steps_are_not_judged() -> None:
