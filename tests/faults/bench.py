@@ -182,7 +182,7 @@ class Bench:
         until(lambda: self.node(host).get("instance"), f"{host.name} to be seen")
         before, pid = self.node(host)["instance"], self.agent(host)
         self.signal(pid, signal.SIGTERM)
-        until(lambda: not psutil.pid_exists(pid), "the agent to end")
+        until(lambda: has_ended(pid), "the agent to end")
         self.restart_agent(host, **environment)
         until(
             lambda: (
@@ -292,6 +292,14 @@ class Bench:
         for line in self._observer.stdout:
             with self._lock:
                 self._seen.append(json.loads(line))
+
+
+def has_ended(pid: int) -> bool:
+    """Also where its parent has not noticed: nsenter stops with what it runs, and stays so."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _parent(pid: int) -> int | None:

@@ -19,7 +19,7 @@ import psutil
 from jupyter_mntrain.agent.attempt.processes import environment_of
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from tests.e2e.conftest import CLUSTER, joined_lab, token_file
-from tests.faults.bench import OVER, Bench
+from tests.faults.bench import OVER, Bench, has_ended
 from tests.faults.search.case import Case, Layout, Statement
 from tests.faults.search.statements import of_job, of_node, statement, unfinished
 from tests.netlab import Host, LabError
@@ -212,7 +212,7 @@ class Stage:
     def kill_agent(self, host: str, number: signal.Signals = signal.SIGKILL) -> None:
         pid = self.bench.agent(self.host(host))
         self.bench.signal(pid, number)
-        until(lambda: not psutil.pid_exists(pid), "the agent to end", MENDED_S)
+        until(lambda: has_ended(pid), "the agent to end", MENDED_S)
 
     def start_agent(self, host: str, **environment: str) -> None:
         """Start it, and wait until it listens or has ended."""

@@ -20,6 +20,7 @@ import msgspec
 import psutil
 
 from tests.e2e.conftest import CLUSTER
+from tests.faults.bench import has_ended
 from tests.faults.search.case import Accept, Layout, Statement, Truth
 from tests.faults.search.play import Result, ask
 from tests.faults.search.results import table_of_asks
@@ -181,7 +182,7 @@ class Teller:
         pid = find[step.of](stage.host(step.node))
         stage.bench.signal(pid, number)
         if number is signal.SIGKILL:
-            until(lambda: not psutil.pid_exists(pid), f"{step.of} to end")
+            until(lambda: has_ended(pid), f"{step.of} to end")
             if step.of == "agent":
                 self._stack.callback(self._have_agent, step.node)
         elif step.of == "agent":
