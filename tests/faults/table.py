@@ -59,6 +59,7 @@ Section = Literal[
     "Faults in sequence",
     "Faults in sequence, drawn",
     "Killed at any moment",
+    "Wherever a command runs",
 ]
 """Of what a command has measured, in the order of the page; each comes after the tables."""
 

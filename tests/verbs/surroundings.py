@@ -1,8 +1,9 @@
 """Surroundings: every verb where login, home, folder, network, locale or packages are unlike ours.
 
-``python -m tests.verbs.surroundings`` tries all verbs in every combination (2 to 3 min, best as
-root), ``tests/verbs/test_surroundings.py`` in a few. A verb either works or ends with one line that
-has a fix, and with an exit code that ``mntrain --help`` documents.
+``python -m tests.verbs.surroundings`` tries all verbs in every combination (5 min on a quiet
+machine, best as root; with ``--page`` it writes what it found to docs/faults.md),
+``tests/verbs/test_surroundings.py`` in a few. A verb either works or ends with one line that has a
+fix, and with an exit code that ``mntrain --help`` documents.
 """
 
 from __future__ import annotations
@@ -299,26 +300,47 @@ def combinations() -> list[Surrounding]:
     return [*found, Surrounding(packages="old"), Surrounding("nameless", "unset", packages="old")]
 
 
+def section(tried: int, bad: int) -> str:
+    """The section of docs/faults.md.
+
+    Args:
+        tried: command lines, in all surroundings together.
+        bad: those that ended badly.
+    """
+    lines, places = len(VERBS.splitlines()), len(combinations())
+    return f"""
+`python -m tests.verbs.surroundings` runs {lines} command lines, of every verb, in {places}
+combinations of login (with a name, without one), home (fine, with a cluster's keys, `/`, unset,
+empty, read-only, missing, a file), folder (there, deleted, closed), network (there, none), locale
+and packages on `PYTHONPATH` (too old ones). Each has to work, or to end with one line that has a
+fix and with an exit code that `mntrain --help` documents: {tried - bad:,} of {tried:,} did.
+"""
+
+
 def main() -> int:
     """Try every verb everywhere; returns how many ended badly."""
-    bad = 0
+    tried = bad = 0
     for surrounding in combinations():
         ended = try_in(surrounding, tuple(VERBS.splitlines()))
         faults = [one for one in ended if one.fault]
-        bad += len(faults)
+        tried, bad = tried + len(ended), bad + len(faults)
         told = ", ".join(surrounding)
         sys.stdout.write(f"{told}: {len(ended) - len(faults)} of {len(ended)} verbs\n")
         for one in faults:
             last = (one.errors or one.output).strip().splitlines()[-1:]
             sys.stdout.write(f"    {one.words}: {one.fault} ({one.code}): {''.join(last)}\n")
         sys.stdout.flush()
+    if "--page" in sys.argv:
+        from tests.faults.table import write_section
+
+        write_section("Wherever a command runs", section(tried, bad))
     return bad
 
 
 if __name__ == "__main__":
     if {"-h", "--help"} & {*sys.argv}:
         sys.stdout.write(f"{__doc__}")
-    elif len(sys.argv) > 1:
+    elif sys.argv[1:] not in ([], ["--page"]):
         values, made, *verbs = sys.argv[1:]
         _child(Surrounding(*json.loads(values)), Path(made), verbs)
     else:
