@@ -8,9 +8,11 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
+from jupyter_mntrain.agent.failure.stall import TIMES_A_STEP
 from jupyter_mntrain.agent.warnings.slowness.counters import Counters, LinkCounters, RankCounters
 from jupyter_mntrain.agent.warnings.slowness.loading import Loading
 from jupyter_mntrain.agent.warnings.slowness.reader import CountersReader
+from jupyter_mntrain.metrics.recent import STALL_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import PartStatus
@@ -197,6 +199,8 @@ class StepPace:
             self._skip -= 1
             return False
         self.history.add(time_s, duration_s)
+        if duration_s > max(STALL_S, TIMES_A_STEP * self.history.before):
+            return True  # it was told as a stall
         self._steps.append((time_s, duration_s))
         usual_s = max(LONG_TIMES * self.history.before, LONG_TIMES_HIGH * self.history.high)
         if usual_s and duration_s > max(usual_s, LONG_STEP_S):

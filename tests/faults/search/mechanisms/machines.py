@@ -144,9 +144,19 @@ def _group_frozen(setting: Setting) -> Drawn:
     return Drawn(Truth(rank_of(setting, FROZEN, IN_KERNEL), states=RUNNING, within_s=STALL_S))
 
 
+HAVE_FREEZER = """
+at=/sys/fs/cgroup/freezer
+if [ ! -e $at/cgroup.procs ]; then
+    mount -t tmpfs none ${at%/*} && mkdir $at && mount -t cgroup -o freezer none $at
+fi
+"""
+"""A simulated host has no control groups of its own; a machine shows its agent all of them."""
+
+
 @contextmanager
 def _freeze_group(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
     pid = stage.rank_pid(case.guilty, case.rank)
+    stage.on(case.guilty, "sh", "-c", HAVE_FREEZER)
     with control_group("freezer", pid, {"freezer.state": "FROZEN"}):
         time.sleep(0.1)
         # What is written to an empty group is lost: freeze what is in it now.
