@@ -137,6 +137,8 @@ class AgentWatch:
     _liveness: Liveness = "connecting"
     _last_seen_s: float | None = None
     _error: MntrainError | None = None
+    _refused: str | None = None
+    """The address at which its machine answers that nothing listens there."""
     _goodbye: str | None = None
     _retry_s: float = FIRST_RETRY_S
     _try_now: asyncio.Event = field(default_factory=asyncio.Event)
@@ -226,8 +228,9 @@ class AgentWatch:
         self._try_now.set()
 
     async def _read_stream(self) -> None:
+        where = self._address
         try:
-            client = self.client(self._address, self._expected_id())
+            client = self.client(where, self._expected_id())
             async with aclosing(client.stream()) as messages:
                 async for message in messages:
                     self._take(client, message)
@@ -235,6 +238,17 @@ class AgentWatch:
                 "the agent closed the connection", node=client.node, kind=Kind.BROKEN_OFF
             )
         except MntrainError as error:
+            self._note(error, where)
+
+    def _note(self, error: MntrainError, where: str) -> None:
+        """Take why an address does not answer. While its machine refuses at one, that others lead
+        nowhere from here says nothing.
+        """
+        if error.kind is Kind.CONNECTION_REFUSED:
+            self._refused = where
+        elif self._refused == where or error.kind not in (Kind.UNREACHABLE, Kind.NO_ANSWER):
+            self._refused = None
+        if self._refused in (None, where):
             self._error = error
 
     def _take(self, client: AgentClient, message: StreamMessage) -> None:
@@ -255,7 +269,7 @@ class AgentWatch:
     def _heard(self, *, goodbye: str | None = None) -> None:
         self._last_word = self.clock.monotonic()
         self._last_seen_s = self.clock.time()
-        self._error = self._probed_at = None
+        self._error = self._probed_at = self._refused = None
         self._goodbye = goodbye
         self._judge()
 
@@ -279,21 +293,23 @@ class AgentWatch:
         return is_slow and not self._was_heard
 
     async def _ask_directly(self) -> None:
+        where = self._address
         try:
-            client = self.client(self._address, self._expected_id())
+            client = self.client(where, self._expected_id())
             # A connection is tried several times; that must not delay the report.
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 info = await client.node_info()
         except TimeoutError:
-            self._error = NodeError(
-                f"no answer from {self._address} in {PROBE_TIMEOUT_S:g} s",
+            error = NodeError(
+                f"no answer from {where} in {PROBE_TIMEOUT_S:g} s",
                 fix="check that the machine is on and no firewall drops the port",
-                node=self.called or self._address,
+                node=self.called or where,
                 kind=Kind.NO_ANSWER,
             )
+            self._note(error, where)
             self._probed_at = self.clock.monotonic()
         except MntrainError as error:
-            self._error = error
+            self._note(error, where)
             self._probed_at = self.clock.monotonic()
         else:
             self.info = info

@@ -14,6 +14,7 @@ from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view import agent_watch as watch_module
 from jupyter_mntrain.cluster.view.agent_watch import AgentWatch
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
+from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.authority import Authority
@@ -229,6 +230,35 @@ async def test_the_next_address_is_tried_when_one_fails(
     watch = watched.begin(dead.where, alive.where)
     await up(watch)
     assert watch.view.address == alive.where
+
+
+class Nowhere:
+    """A client of an address to which no route leads."""
+
+    async def stream(self) -> AsyncIterator[StreamMessage]:
+        raise await self.node_info()
+        yield
+
+    async def node_info(self) -> NodeError:
+        raise NodeError("no route", kind=Kind.UNREACHABLE)
+
+
+async def test_a_machine_that_refuses_is_there_whatever_its_other_addresses_say(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where, "nowhere:1")
+    real = watch.client
+    watch.client = lambda where, node: Nowhere() if where == "nowhere:1" else real(where, node)  # type: ignore[assignment, return-value]
+    await up(watch)
+    await agent.die()
+    await coming(lambda: watch._refused)
+    await watched.silence(watch, 3.0)
+    await watched.silence(watch, 3.0)
+    said: list[Kind | None] = []
+    watch.on_change = lambda one: said.append(kind_of(one))
+    await coming(lambda: len(said) > 5)  # of the one address and of the other
+    assert (watch.view.liveness, {*said}) == ("lost", {Kind.CONNECTION_REFUSED})
 
 
 async def test_another_agent_at_an_announced_address_is_not_taken_for_it(
