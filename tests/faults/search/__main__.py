@@ -7,7 +7,8 @@ are in the file already are not played again. Prints a line per case and the sha
 known then (``examination.py`` says which cannot, and why), and judges what ``mntrain doctor`` says
 of them with the options of the launch.
 
-``--sequences`` draws two or three faults of one job for each seed instead of one.
+``--sequences`` draws two or three faults of one job for each seed instead of one;
+``sequences.ndjson`` beside this file holds those that were played.
 
 ``--stories`` plays those of ``stories.toml`` instead of drawn ones: their numbers are the seeds.
 
