@@ -17,7 +17,7 @@ DETAIL_LINES = 40
 LINE_LIMIT = 500
 """Maximum number of characters of such a line: scripts print whole tensors."""
 
-RECENT_S = 10.0
+RECENT_S = 3.0
 """What a rank printed longer than this before its last line, it went on from."""
 
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")

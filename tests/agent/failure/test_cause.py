@@ -184,7 +184,7 @@ def test_a_traceback_above_what_waited_in_a_buffer_is_told(attempt):
     assert "ValueError: no such lr (train.py, line 8)" in cause.cause
 
 
-@pytest.mark.parametrize(("after_s", "kind"), [(1.0, Kind.NO_ROUTE), (60.0, Kind.EXIT_CODE)])
+@pytest.mark.parametrize(("after_s", "kind"), [(1.0, Kind.NO_ROUTE), (8.0, Kind.EXIT_CODE)])
 def test_what_a_rank_went_on_from_is_not_why_it_ended(attempt, after_s, kind):
     """A thread's exception, or one that the script has handled, long before another end."""
     raised = f'{TRACEBACK}\n  File "/own.py", line 4, in f\nOSError: shard: no route to host'
