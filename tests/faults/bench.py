@@ -115,6 +115,11 @@ class Bench:
         """Lines that ranks on a host have written of this job."""
         return sum(log.read_text().count("step of rank") for log in self._attempts(host, "log"))
 
+    def reported(self, host: Host) -> int:
+        """Steps of this job that ranks on a host have reported."""
+        files = self._attempts(host, "metrics/rank-*.ndjson")
+        return sum(file.read_text().count('"kind":"step"') for file in files)
+
     def goes_on(self, steps: int = 1) -> None:
         """Both ranks make so many steps."""
         for host in (self.first, self.second):

@@ -159,7 +159,10 @@ class Stage:
         return self.job.get("state") in OVER
 
     def steps(self) -> int:
-        return min(self.bench.steps(host) for host in self._hosts())
+        """Steps that the ranks of each host have reported; a log may lag behind torchrun, which may
+        be frozen.
+        """
+        return min(self.bench.reported(host) for host in self._hosts())
 
     def end_job(self) -> None:
         if self.bench.job and not self.is_over:
