@@ -196,6 +196,7 @@ LONG: dict[str, Step] = {
         (sys.executable, "-m", "tests.faults.search", "--runs", "300", "--first", "1"),
         slots=SLOTS,
     ),
+    "hub": Step("a real JupyterHub", (sys.executable, "-m", "tests.hub"), slots=SLOTS, needs="npm"),
     "surroundings": Step(
         "surroundings", (sys.executable, "-m", "tests.verbs.surroundings"), slots=SLOTS
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
 import re
 import socket
 import sys
@@ -21,6 +22,7 @@ from jupyter_mntrain.command_line.parser import Parser, check_choice, menu_parse
 from jupyter_mntrain.command_line.token_input import read_token_text
 from jupyter_mntrain.launch.files.names import parse_root
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.environment import HUB_USER_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.model.whereabouts import current_folder
@@ -179,8 +181,12 @@ def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> S
 
 
 def _own_name() -> str:
-    """The host's name, without characters that a node name cannot have."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:NODE_NAME_LIMIT]
+    """The host's name, without characters that a node name cannot have; on a JupyterHub with the
+    person's: several may have nodes on one machine, all of clusters called default.
+    """
+    host, person = socket.gethostname(), os.environ.get(HUB_USER_VARIABLE, "")
+    own = f"{host}-{person}" if person and person not in host else host
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", own)[:NODE_NAME_LIMIT]
     return name.strip("-._") or "node"
 
 

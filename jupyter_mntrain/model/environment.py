@@ -57,6 +57,9 @@ allocates no more."""
 TIMEOUT_VARIABLE = "MNTRAIN_COLLECTIVE_TIMEOUT_S"
 """Seconds that a rank of a script waits in a collective, where the script does not say so."""
 
+HUB_USER_VARIABLE = "JUPYTERHUB_USER"
+"""JupyterHub's, in the servers that it starts: whose it is."""
+
 PEAK_VARIABLE = "MNTRAIN_PEAK_TFLOPS"
 """Peak of each of a node's devices, in the dtype that it trains in, where the user knows better."""
 

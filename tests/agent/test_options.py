@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import socket
 import sys
 from pathlib import Path
 
@@ -24,6 +25,15 @@ def test_without_options_it_listens_everywhere_and_is_named_like_the_host():
     assert (options.settings.port, options.settings.python) == (8765, sys.executable)
     assert options.state == Path.home() / ".local/state/mntrain/nodes" / options.settings.name
     assert options.stays
+
+
+def test_on_a_hub_it_is_named_like_the_person_too(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "lab1")
+    monkeypatch.setenv("JUPYTERHUB_USER", "ada@uni.example")
+    assert parse_options(["run"]).settings.name == "lab1-ada-uni.example"
+    monkeypatch.setattr(socket, "gethostname", lambda: "jupyter-ada")  # KubeSpawner's
+    monkeypatch.setenv("JUPYTERHUB_USER", "ada")
+    assert parse_options(["run"]).settings.name == "jupyter-ada"
 
 
 def test_with_loopback_left_alone_it_is_local():
