@@ -1,4 +1,4 @@
-"""Missing file: what is known of one that a rank did not find. Only reads.
+"""Missing file: what is known of one, or of a module, that a rank did not find. Only reads.
 
 Ranks run in a copy of what was sent. Nothing can be put there by hand.
 """
@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from jupyter_mntrain.launch.project.own_imports import is_module
 from jupyter_mntrain.launch.project.tree import BLOBS, Tree, blob_path, read_tree
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.fixes import fix_of
@@ -17,6 +18,8 @@ from jupyter_mntrain.model.failure.kinds import Kind
 
 _NAMED = re.compile(r"No such file or directory: b?(['\"])(?P<path>.+?)\1")
 _OF_PATH = re.compile(r"[./]")
+_MODULE = re.compile(r"No module named '(?P<name>\w+)'")
+MOST_FOLDERS = 100
 
 
 def fix_of_missing(message: str, attempt: Path) -> str | None:
@@ -39,6 +42,24 @@ def fix_of_missing(message: str, attempt: Path) -> str | None:
         return None
     special = "left out" if tree.leaves_out(str(path)) else "unsent"
     return fix_of(Kind.NO_FILE, special, path=path)
+
+
+def fix_of_missing_module(message: str, attempt: Path) -> str | None:
+    """The fix for a module that is in the folder that the ranks run in, or in one of its folders,
+    where Python does not look for a script of another folder; ``None`` if it is in none.
+    """
+    if (found := _MODULE.search(message)) is None:
+        return None
+    name = found["name"]
+    try:
+        folder = Path(json.loads((attempt / "command.json").read_bytes())["directory"])
+        below = sorted(one for one in folder.iterdir() if one.is_dir() and one.name[:1] != ".")
+        place = next((one for one in (folder, *below[:MOST_FOLDERS]) if is_module(one, name)), None)
+    except (OSError, ValueError, KeyError):
+        return None
+    if place is None:
+        return None
+    return fix_of(Kind.NO_MODULE, "not on path", what=name, folder=place.relative_to(folder))
 
 
 def _named(message: str, work: Path, argv: Sequence[str]) -> PurePosixPath | None:

@@ -17,7 +17,7 @@ from jupyter_mntrain.agent.failure.foreign_messages import (
     speaks_of_peers,
     told,
 )
-from jupyter_mntrain.agent.failure.missing_file import fix_of_missing
+from jupyter_mntrain.agent.failure.missing_file import fix_of_missing, fix_of_missing_module
 from jupyter_mntrain.agent.failure.printed import (
     abort_reason,
     hydra_error,
@@ -114,8 +114,10 @@ class RankEnding:
         return found if found is None or escaped is None else self._sent(found, escaped.line)
 
     def _sent(self, found: Problem, message: str) -> Problem:
-        """The same with what sends a file that it is about."""
-        fix = fix_of_missing(message, self._directory) if found.kind is Kind.NO_FILE else None
+        """The same with what sends a file, or has Python find a module, that it is about."""
+        known = {Kind.NO_FILE: fix_of_missing, Kind.NO_MODULE: fix_of_missing_module}
+        look = known.get(found.kind)
+        fix = None if look is None else look(message, self._directory)
         return found if fix is None else msgspec.structs.replace(found, fix=fix)
 
     def _told(self) -> Problem | None:

@@ -109,6 +109,7 @@ def pending_job(
         named = _unsent_arguments(arguments, _sent(spec, project), project)
         job = msgspec.structs.replace(job, unsent_arguments=named)
     sent = _sent(spec, project) | {*there.beside}
+    sent |= {str(PurePosixPath(name).parent / one) for one in there.beside}
     if text is None:
         installed = _installed(spec)
         lacks = _unsent_modules(installed.modules, sent, spec, project) if installed else {}
@@ -292,10 +293,12 @@ def _installed(spec: JobSpec) -> ScriptNeeds | None:
 
 def _import_roots(spec: JobSpec) -> list[str]:
     """Folders of what is sent, each with a ``/`` at its end, that Python finds modules in."""
-    script = "" if spec.entry[0] == "-m" else spec.entry[0]
-    folders = [PurePosixPath(script).parent, *spec.environment.get("PYTHONPATH", "").split(":")]
-    plain = (os.path.normpath(one) for one in map(str, folders) if one and not one.startswith("/"))
-    return list(dict.fromkeys(["", *(f"{one}/" for one in plain if one != ".")]))
+    own = PurePosixPath("" if spec.entry[0] == "-m" else spec.entry[0]).parent
+    # What lies beside a script of the nodes is known by its names.
+    folders = ["." if own.is_absolute() else str(own)]
+    folders += spec.environment.get("PYTHONPATH", "").split(":")
+    plain = (os.path.normpath(one) for one in folders if one and not one.startswith("/"))
+    return list(dict.fromkeys("" if one == "." else f"{one}/" for one in plain))
 
 
 def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | None]:
@@ -385,12 +388,14 @@ def _unsent_modules(
 
 
 def _folder_with(name: str, sent: Collection[str]) -> str:
-    """The folder of what is sent that has a module outside a package; empty if none has."""
+    """The folder of what is sent that has a module outside a package; empty if none has. The root,
+    too: there Python does not look for a script of another folder.
+    """
     found = []
     for one in map(PurePosixPath, sent):
         places = [one, *one.parents] if one.suffix == ".py" else []
         found += [str(at.parent) for at in places if at.name in (name, f"{name}.py")]
-    plain = [one for one in found if one != "." and f"{one}/__init__.py" not in sent]
+    plain = [one for one in found if f"{one}/__init__.py" not in sent]
     return min(plain, key=lambda one: (one.count("/"), one), default="")
 
 

@@ -101,5 +101,31 @@ def test_of_files_elsewhere_nothing_is_known(tmp_path: Path, named: str):
     assert told(tmp_path, named) == UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("place", "message", "folder"),
+    [
+        ("mine/__init__.py", "No module named 'mine'", "."),
+        ("src/mine.py", "No module named 'mine'", "src"),
+        ("mine/__init__.py", "No module named 'mine.deep'", None),
+        (".git/mine.py", "No module named 'mine'", None),
+        ("other.py", "No module named 'mine'", None),
+    ],
+)
+def test_a_module_that_is_there_is_named_with_what_has_python_find_it(
+    tmp_path: Path, place: str, message: str, folder: str | None
+):
+    work = tmp_path / "work"
+    (work / place).parent.mkdir(parents=True)
+    (work / place).touch()
+    (tmp_path / "command.json").write_text(json.dumps({"directory": str(work)}))
+    raised = Raised("ModuleNotFoundError", "builtins", message, monotonic_s=1.0)
+    record = ExitRecord(pid=7, monotonic_s=1.0, is_over=True, escaped=raised)
+    problem = RankEnding(tmp_path, Rank(0), 0, record, None, ()).problem()
+    assert problem is not None
+    assert problem.kind is Kind.NO_MODULE
+    expected = fix_of(Kind.NO_MODULE, "not on path", what="mine", folder=folder)
+    assert (problem.fix == expected) is (folder is not None)
+
+
 def test_of_files_of_a_folder_of_the_nodes_nothing_is_known(tmp_path: Path):
     assert told(tmp_path, "data/train.bin", folder="/shared") == UNKNOWN

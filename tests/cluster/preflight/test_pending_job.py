@@ -295,6 +295,17 @@ def test_a_package_in_a_folder_that_is_sent_is_found_by_the_path_of_python(
     assert [one.what for one in found.script.modules] == (["mine"] if how else [])
 
 
+@pytest.mark.parametrize("is_on_path", [False, True])
+def test_a_script_of_a_folder_does_not_find_what_lies_beside_that(is_on_path: bool, tmp_path: Path):
+    project = stage_project(made(tmp_path, scripts__run="import mine", mine__train=""))
+    path = {"PYTHONPATH": "."} if is_on_path else {}
+    job = msgspec.structs.replace(spec({}), entry=("scripts/run.py",), environment=path)
+    found = pending_job(job, "node1", project)
+    assert found.script is not None
+    assert [one.what for one in found.script.modules] == ([] if is_on_path else ["mine"])
+    assert found.unsent == ({} if is_on_path else {"mine": Unsent("--env PYTHONPATH=.")})
+
+
 def test_a_package_of_src_that_is_not_sent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(made(tmp_path, src__mine__train="", tests__other=""))
     found = pending_job(spec({"train.py": "import mine, other"}), "node1").unsent
