@@ -1,1 +1,1 @@
-"""Command line: the one argparse dialect, and the command line of the agent."""
+"""Command line: the argparse dialect that all commands share, and the arguments of the agent."""

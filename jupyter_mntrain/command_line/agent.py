@@ -1,4 +1,6 @@
-"""Command line of ``mntrain agent``: its actions and their options, for verb and agent alike."""
+"""Arguments of ``mntrain agent``: its actions and their options, for the command and the agent
+alike.
+"""
 
 from __future__ import annotations
 

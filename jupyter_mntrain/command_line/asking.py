@@ -1,4 +1,4 @@
-"""Asking: whether somebody can answer, and a question to them with yes or no."""
+"""Asking: whether a person can answer, and yes-or-no questions to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _YES = frozenset({"y", "yes"})
 
 
 def can_ask(program: str) -> bool:
-    """Whether somebody sits there.
+    """Return whether there is a person who can answer.
 
     Args:
         program: ``%mntrain`` in a notebook, which asks below the cell.
@@ -17,7 +17,7 @@ def can_ask(program: str) -> bool:
 
 
 def agrees(question: str, program: str) -> bool | None:
-    """Whether the person says yes; ``None`` if nobody can be asked."""
+    """Ask a yes-or-no question; return ``None`` if nobody can answer."""
     if not can_ask(program):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Error output: one line for people or, with ``--json``, the problem as data; always on stderr."""
+"""Error output: one line for people or, with ``--json``, the problem as data. Always on stderr."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _PLAIN: Final = {
 
 
 def replace_unencodable() -> None:
-    """Print ASCII for what the locale's encoding lacks, as Latin-1 lacks ✓, instead of failing; and
-    nowhere where a descriptor was closed, as by ``>&-``.
+    """Make stdout and stderr replace what their encoding lacks (Latin-1 lacks ✓) with ASCII, and
+    write to the null device if they were closed, as by ``>&-``.
     """
     sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     codecs.register_error("mntrain", _in_ascii)
@@ -52,14 +52,14 @@ def _nowhere() -> TextIO:
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """For codecs: the nearest ASCII, or ``?``."""
+    """Handle an encoding error: substitute the nearest ASCII, or ``?``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_plain, error.object[error.start : error.end])), error.end
 
 
 def _plain(letter: str) -> str:
-    """A mark's place is taken by another; a letter loses its accent."""
+    """Replace a symbol by its ASCII stand-in, or strip a letter's accent."""
     if letter in _PLAIN:
         return _PLAIN[letter]
     bare = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()

@@ -1,4 +1,5 @@
-"""Needed packages: one that is too old, or in the way, told in one line where a program begins.
+"""Needed packages: reports in one line, at a program's start, a package that is too old or shadows
+another.
 
 Imports nothing but Python's own library: whatever else it imported could be the one.
 """
@@ -25,7 +26,7 @@ _OF_OTHER_VERSIONS: Final = (ImportError, AttributeError, TypeError)
 
 @contextmanager
 def needed_packages(program: str) -> Iterator[None]:
-    """Import what a program needs; it ends with one line if a package is to blame.
+    """Wrap a program's imports: if a package is at fault, exit with one line that says so.
 
     Args:
         program: its name, for that line.
@@ -41,7 +42,7 @@ def needed_packages(program: str) -> Iterator[None]:
 
 
 def say_blamed(program: str, told: tuple[str, str]) -> None:
-    """Print cause and fix as other errors are printed."""
+    """Print a cause and a fix the way other errors are printed."""
     cause, fix = told
     if "--json" in sys.argv:
         line = json.dumps({"kind": "other-packages", "cause": cause, "fix": fix}, indent=2)
@@ -51,13 +52,13 @@ def say_blamed(program: str, told: tuple[str, str]) -> None:
 
 
 def line_of(told: tuple[str, str]) -> str:
-    """Cause and fix as one line."""
+    """Return a cause and a fix as one line."""
     cause, fix = told
     return f"{cause}. Fix: {fix}."
 
 
 def blamed_package(error: BaseException) -> tuple[str, str] | None:
-    """Cause and fix, if an unexpected error comes from a package that is not the one needed."""
+    """Return cause and fix if an unexpected error comes from a wrong version of a package."""
     modules = list(_modules(error))
     for module in modules:
         file = Path(getattr(sys.modules.get(module), "__file__", None) or "/")
@@ -77,7 +78,7 @@ def blamed_package(error: BaseException) -> tuple[str, str] | None:
 
 
 def _modules(error: BaseException) -> Iterator[str]:
-    """Names of packages that an error is about or passed through, the likeliest first."""
+    """Yield names of packages that may have caused an error, the likeliest first."""
     needs, at = _needs(), error
     while True:
         about = getattr(at, "obj", None)  # of an AttributeError: its ``name`` is the attribute's
@@ -106,7 +107,7 @@ def _own_roots() -> list[Path]:
 
 
 def _foreign_roots() -> list[Path]:
-    """Where modules come from before this environment's own: absolute, as ``__file__`` is."""
+    """Return the folders that are searched for modules before this environment's own."""
     named = os.environ.get(_PATHS, "").split(os.pathsep)
     return [Path(one) for one in (*named, *sys.path[:1]) if one]
 
@@ -128,7 +129,7 @@ def _in_the_way(module: str, root: Path, error: BaseException) -> tuple[str, str
 
 
 def _needs() -> dict[str, str]:
-    """The oldest version of each package that mntrain itself requires, by its module's name."""
+    """Return the oldest version of each package that mntrain itself requires, by module name."""
     from importlib import metadata
 
     try:

@@ -1,4 +1,4 @@
-"""Parser: the argparse dialect of magic, command line and agent. It never prints or exits."""
+"""Parser: the argparse dialect of the magic, command line and agent. It never prints or exits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class HelpWanted(Exception):  # noqa: N818 - control flow, not an error
 
 
 class Parser(argparse.ArgumentParser):
-    """Bad input becomes :class:`SpecError`, ``--help`` becomes :class:`HelpWanted`."""
+    """Argument parser that raises :class:`SpecError` for bad input and :class:`HelpWanted` for
+    ``--help``.
+    """
 
     def __init__(self, prog: str, description: str | None = None) -> None:
         super().__init__(prog=prog, description=description, add_help=False, allow_abbrev=False)
@@ -72,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         self.option("--help", "-h", action=_Help, nargs=0, help="show this help")
 
     def option(self, *names: str, completes: Completion | None = None, **settings: Any) -> None:
-        """``add_argument`` for an option, remembered for completion."""
+        """Add an option with a value, like ``add_argument``, and remember it for completion."""
         if self._folded is not None:
             self._folded[names[0]] = settings.get("metavar", "")
             settings["help"] = argparse.SUPPRESS
@@ -83,20 +85,20 @@ class Parser(argparse.ArgumentParser):
             self.value_options.update(dict.fromkeys(names, completes or settings.get("choices")))
 
     def flag(self, *names: str, **settings: Any) -> None:
-        """An option without a value."""
+        """Add an option without a value."""
         self.option(*names, action="store_true", **settings)
 
     def repeatable(self, *names: str, **settings: Any) -> None:
-        """An option that may be given several times; its values become a list."""
+        """Add an option that may be given several times; its values become a list."""
         self.option(*names, action="append", default=[], **settings)
 
     def argument(self, name: str, *, completes: Completion | None = None, **settings: Any) -> None:
-        """``add_argument`` for a positional, remembered for completion."""
+        """Add a positional argument, like ``add_argument``, and remember it for completion."""
         self.add_argument(name, **settings)
         self.positionals.append(completes or settings.get("choices"))
 
     def renamed(self, *old: str, to: str) -> None:
-        """Take old names of an option, until 1.0, and note in ``outdated`` that they are used.
+        """Accept old names of an option, until 1.0, and note in ``outdated`` that they were used.
 
         Args:
             to: its name; empty where its value now stands alone.
@@ -104,7 +106,7 @@ class Parser(argparse.ArgumentParser):
         self._renamed.update(dict.fromkeys(old, to))
 
     def outdated_value(self, what: str) -> Callable[[str], str]:
-        """A converter that takes what once stood here, until 1.0, and notes that it was used."""
+        """Return a converter that accepts an obsolete value, until 1.0, and notes its use."""
 
         def convert(text: str) -> str:
             self.outdated.append(what)
@@ -113,7 +115,7 @@ class Parser(argparse.ArgumentParser):
         return convert
 
     def fold(self, add: Callable[[Parser], None], shown_by: str) -> None:
-        """Add options whose help stands once, elsewhere: here only their names are told.
+        """Add options that the help lists by name only, because another command explains them.
 
         Args:
             add: adds them.
@@ -127,7 +129,7 @@ class Parser(argparse.ArgumentParser):
         self.epilog = "\n\n".join(filter(None, (self.epilog, told)))
 
     def parse(self, argv: Sequence[str], namespace: argparse.Namespace) -> argparse.Namespace:
-        """Parse everything. What the namespace holds already stays, where no word changes it.
+        """Parse all words. Values already in the namespace are kept unless a word changes them.
 
         Raises:
             SpecError: something is unknown, missing or of the wrong form.
@@ -148,12 +150,12 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def _leaves_rest(self) -> bool:
-        """Whether the words after a positional are for another parser."""
+        """Whether the words after a positional are left for another parser."""
         return any(one.nargs == argparse.REMAINDER for one in self._get_positional_actions())
 
     def _attached(self, argv: Sequence[str]) -> Iterator[str]:
-        """The words, with each value like ``-5m`` attached to its option: argparse takes it for an
-        option of its own, and says that a value is missing.
+        """Attach each value like ``-5m`` to its option: argparse would take it for an option, and
+        report that a value is missing.
         """
         words = iter(argv)
         for typed_word in words:
@@ -174,7 +176,7 @@ class Parser(argparse.ArgumentParser):
                 yield from (word, value)
 
     def _renewed(self, word: str) -> str | None:
-        """The word with today's name of its option; ``None`` if none is needed."""
+        """Return the word with the option's current name; ``None`` if the word is to be dropped."""
         name, equals, value = word.partition("=")
         if not name.startswith("--") and name[:2] in self._renamed:  # -oFILE
             name, equals, value = word[:2], "=" if word[2:] else "", word[2:].removeprefix("=")
@@ -185,7 +187,7 @@ class Parser(argparse.ArgumentParser):
         return f"{new}{equals}{value}" if new else value or None
 
     def _is_foreign(self, word: str) -> bool:
-        """Whether it looks like an option, and is none here."""
+        """Return whether a word looks like an option, but is not one of this parser's."""
         known = self.flags | self.value_options.keys()
         return word.startswith("--") and " " not in word and word.partition("=")[0] not in known
 
@@ -203,7 +205,7 @@ class Parser(argparse.ArgumentParser):
         return bad_command(f"no such option {shortened(name)!r}", fix=fix)
 
     def _with_dashes(self, words: Sequence[str]) -> str:
-        """How to write a script's own arguments; empty where there are none."""
+        """Show how to pass a script its own arguments, after ``--``; empty if there are none."""
         todo, own, theirs = list(words), list[str](), list[str]()
         has_target = False
         while todo and self.takes_arguments:
@@ -239,7 +241,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def _unquoted(words: Sequence[str]) -> str:
-    """A path of this machine that spaces have cut into several words; empty if there is none."""
+    """Join the path of an existing file that spaces split into several words; empty if there is
+    none.
+    """
     for begin in range(len(words)):
         path = words[begin]
         for word in words[begin + 1 : begin + MOST_PIECES]:
@@ -255,12 +259,12 @@ class _Help(argparse.Action):
 
 
 def bad_command(cause: str, fix: str) -> SpecError:
-    """The error for a command that cannot be parsed."""
+    """Make the error for a command that cannot be parsed."""
     return SpecError(cause, kind=Kind.BAD_COMMAND, fix=fix)
 
 
 def typed(check: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A converter for argparse: an error of ours passes through instead of being reworded."""
+    """Wrap a converter for argparse, so that our errors pass through instead of being reworded."""
 
     def convert(text: str) -> Any:
         try:
@@ -272,7 +276,7 @@ def typed(check: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def bounded_float(low: float, high: float) -> Callable[[str], float]:
-    """A converter for argparse: a number from ``low`` to ``high``."""
+    """Return a converter for argparse: a number from ``low`` to ``high``."""
 
     def convert(text: str) -> float:
         with suppress(ValueError):
@@ -284,7 +288,7 @@ def bounded_float(low: float, high: float) -> Callable[[str], float]:
 
 
 def bounded_duration(low_s: float, high_s: float) -> Callable[[str], float]:
-    """A converter for argparse: seconds, as ``90`` or ``90s``, ``30m``, ``2h`` or ``7d``."""
+    """Return a converter for argparse: seconds, as ``90`` or ``90s``, ``30m``, ``2h`` or ``7d``."""
     from jupyter_mntrain.model.quantities import duration_text, parse_duration
 
     limits = f"{duration_text(low_s) if low_s >= 1 else f'{low_s:g} s'} to {duration_text(high_s)}"
@@ -302,7 +306,7 @@ def bounded_duration(low_s: float, high_s: float) -> Callable[[str], float]:
 
 
 def bounded_int(low: int, high: int) -> Callable[[str], int]:
-    """A converter for argparse: a whole number from ``low`` to ``high``."""
+    """Return a converter for argparse: a whole number from ``low`` to ``high``."""
 
     def convert(text: str) -> int:
         digits = text.removeprefix("-")
@@ -318,7 +322,7 @@ def bounded_int(low: int, high: int) -> Callable[[str], int]:
 def menu_parser(
     program: str, description: str, choices: Mapping[str, Mapping[K, str]], noun: str
 ) -> Parser:
-    """A parser for one of ``choices``, by name; the words after it are left to its own parser.
+    """Make a parser for one of ``choices``. Words after it are left to that choice's parser.
 
     Args:
         choices: one line of help by name, under headings.
@@ -339,7 +343,7 @@ def menu_parser(
 
 
 def check_choice(name: str | None, choices: Mapping[K, object], program: str, noun: str) -> K:
-    """The name, if it is one of ``choices``.
+    """Return the name if it is one of ``choices``, or raise an error.
 
     Raises:
         SpecError: it is not; the message says which could have been meant.

@@ -1,4 +1,4 @@
-"""Passphrase input: from a prompt without echo, or a file. Never from the command line."""
+"""Passphrase input: from a prompt without echo or from a file, never from the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_passphrase_arguments(parser: Parser) -> None:
 
 
 def read_passphrase(args: Namespace, program: str, *, twice: bool) -> str:
-    """The passphrase that the user gives.
+    """Read the passphrase from a prompt or a file.
 
     Args:
         program: ``%mntrain`` in a notebook, which asks in a box that is not saved.

@@ -1,4 +1,4 @@
-"""Systems: on which operating systems a driver and a node run."""
+"""Systems: the operating systems on which drivers and nodes can run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IN_LINUX: Final = "use a Linux machine; on Windows, install it within WSL2: wsl 
 
 
 def check_driver_system(system: str | None = None) -> None:
-    """Refuse systems on which nothing of mntrain runs.
+    """Refuse operating systems on which mntrain cannot run at all.
 
     Args:
         system: as ``sys.platform`` names it; default: this one.
@@ -29,7 +29,7 @@ def check_driver_system(system: str | None = None) -> None:
 
 
 def check_node_system(system: str | None = None) -> None:
-    """Refuse systems that cannot be nodes: an agent reads what only Linux' kernel tells.
+    """Refuse systems that cannot be nodes: an agent depends on the Linux kernel.
 
     Raises:
         SpecError: it cannot be a node; it may be a driver.

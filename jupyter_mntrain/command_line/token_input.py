@@ -1,4 +1,4 @@
-"""Token input: reads an invitation's token from a prompt, standard input or a file.
+"""Token input: reads an invitation token from a prompt, standard input or a file.
 
 Never from the command line: every user of a machine can read the arguments of all its processes,
 and an agent's process runs for months.
@@ -26,12 +26,14 @@ STANDARD_INPUT = "-"
 
 
 def piped(token: str, command: str) -> str:
-    """The line to paste into a shell. ``echo`` is built into every shell, so it is no process."""
+    """Return a shell line that pipes the token in. ``echo`` is a builtin, so no process shows the
+    token.
+    """
     return f"echo {token} | {command}"
 
 
 def add_token_arguments(parser: Parser) -> None:
-    """Add the arguments of a command that joins."""
+    """Add the arguments of commands that join a cluster."""
     parser.argument(
         "token",
         nargs="?",
@@ -50,7 +52,7 @@ def add_token_arguments(parser: Parser) -> None:
 
 
 def read_token_text(args: Namespace, program: str) -> str:
-    """The token that the user gives, not checked yet.
+    """Read the token that the user gives, without checking it.
 
     Args:
         program: the command, for hints; in a notebook it begins with ``%``.
@@ -116,8 +118,8 @@ def _of_file(path: Path) -> str:
 
 
 def _refuse_open(path: Path, status: os.stat_result) -> None:
-    """Refuse a file that others can read. A group that another owner gives it is as it wants to be:
-    pods get their secrets so.
+    """Refuse a file that others can read. If another user owns it, group access is allowed:
+    Kubernetes mounts secrets in pods that way.
     """
     is_ours = status.st_uid == os.geteuid()
     if status.st_mode & (stat.S_IRWXO | (stat.S_IRWXG if is_ours else 0)):

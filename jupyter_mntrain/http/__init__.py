@@ -1,1 +1,1 @@
-"""HTTP: what the servers of agent, joining and page have in common, and the calls of agents."""
+"""HTTP: what the servers of the agent, of joining and of the page share, and calls to agents."""

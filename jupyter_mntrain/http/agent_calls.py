@@ -88,14 +88,14 @@ T = TypeVar("T")
 
 
 class Reply(NamedTuple):
-    """An agent's answer, or its refusal."""
+    """An agent's answer, whether success or refusal."""
 
     is_success: bool
     body: bytes
 
 
 class Into(NamedTuple):
-    """Where the body of an answer goes while it comes, if it is as large as announced.
+    """Buffer that a response body is read into, if it has the announced size.
 
     Args:
         content: of the right size.
@@ -227,7 +227,7 @@ class AgentCalls(ABC):
         return await self._ask("POST", path, NodeCheckpoints, change, extra_s=CHECKPOINTS_S)
 
     async def missing_blobs(self, sizes: dict[str, int]) -> tuple[str, ...]:
-        """Which files' contents the node lacks; the others it keeps for a while.
+        """Return which files' contents the node lacks; it keeps the others for a while.
 
         Args:
             sizes: bytes by SHA-256.
@@ -237,7 +237,7 @@ class AgentCalls(ABC):
         return answer.sha256s
 
     async def put_blobs(self, contents: Sequence[bytes]) -> None:
-        """Send small files' contents, whole, which together are no larger than a part of one."""
+        """Send the whole contents of small files, together no larger than one part."""
         reply = await self.send("PUT", Route.BLOBS, msgspec.msgpack.encode(contents), BLOBS_S)
         if not reply.is_success:
             raise refusal(reply.body, self.address, self.node)
@@ -255,7 +255,7 @@ class AgentCalls(ABC):
             raise refusal(reply.body, self.address, self.node)
 
     async def blob(self, sha256: str, *, offset: int, limit: int) -> bytes:
-        """A part of a file's content; empty after its end."""
+        """Return a part of a file's content; empty after the end."""
         path = Route.BLOB.format(sha256=sha256) + f"?offset={offset}&limit={limit}"
         reply = await self.send("GET", path, None, BLOBS_S)
         if not reply.is_success:
@@ -267,15 +267,15 @@ class AgentCalls(ABC):
         return await self._ask("GET", Route.DESCRIPTION, answer, extra_s=DESCRIBED_S)
 
     async def workplace(self, asked: Workplace) -> FoundWorkplace:
-        """What the node has of what a job runs in."""
+        """Return what the node has of a job's folder, interpreter and environment."""
         return await self._ask("POST", Route.WORKPLACE, FoundWorkplace, asked, extra_s=DESCRIBED_S)
 
     async def machine_facts(self, question: MachineQuestion) -> MachineFacts:
-        """What the doctor wants to know of the node."""
+        """Return what the doctor checks on the node."""
         return await self._ask("POST", Route.FACTS, MachineFacts, question, extra_s=FACTS_S)
 
     async def script(self, asked: AskedScript) -> FoundScript:
-        """A script that lies in a folder of the node."""
+        """Return the text of a script in a folder of the node."""
         return await self._ask("POST", Route.SCRIPT, FoundScript, asked)
 
     async def paths_listen(self, request: PathListen) -> PathTicket:
@@ -333,7 +333,7 @@ class AgentCalls(ABC):
 
 
 def refusal(body: bytes, address: str, node: str) -> MntrainError:
-    """The error that an answer other than 2xx stands for."""
+    """Make the error for an answer with a status other than 2xx."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except msgspec.DecodeError:
@@ -342,7 +342,7 @@ def refusal(body: bytes, address: str, node: str) -> MntrainError:
 
 
 def not_an_agent(address: str, node: str) -> NodeError:
-    """The error for an answer that is not an agent's."""
+    """Make the error for an answer that does not come from an agent."""
     return NodeError(
         f"what listens on {address} is not an mntrain agent",
         fix="check the port; an agent prints its own when it starts",

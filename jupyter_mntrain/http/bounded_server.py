@@ -1,4 +1,5 @@
-"""Bounded server: HTTPS whose strangers and members cannot take each other's connections.
+"""Bounded server: HTTPS in which strangers cannot use up the connections of members, or the
+reverse.
 
 A connection belongs to a stranger until its TLS handshake is over. Strangers have few places and
 little time: a newcomer takes the oldest place of the address that has most, so that many
@@ -37,7 +38,7 @@ class Bounds(Record, frozen=True):
 
 
 class Strangers:
-    """Connections whose handshake is not over, by address."""
+    """Connections whose TLS handshake is not finished, by address."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -47,7 +48,9 @@ class Strangers:
         return sum(map(len, self._by_address.values()))
 
     def add(self, address: str, stream: IOStream) -> IOStream | None:
-        """Add a connection; the one that must go for it, if there are too many."""
+        """Add a connection. If there are too many, remove one and return it, so that it can be
+        closed.
+        """
         self._by_address[address][stream] = None
         if len(self) <= self._most:
             return None
@@ -95,7 +98,7 @@ class Rate:
 
 
 class BoundedServer(HTTPServer):
-    """Closes connections beyond its bounds.
+    """Server that closes connections beyond its bounds.
 
     Args:
         bounds: how many of them.

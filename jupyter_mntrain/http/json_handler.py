@@ -1,4 +1,4 @@
-"""JSON handler: checks bodies and queries, and answers every error as a :class:`Problem`."""
+"""JSON handler: validates bodies and queries, and answers every error with a :class:`Problem`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refusal(status: int, kind: Kind, cause: str, fix: str = "") -> RequestRefuse
 
 
 class JsonHandler(RequestHandler):
-    """Takes and answers JSON."""
+    """Request handler for JSON bodies and answers."""
 
     statuses: ClassVar[Mapping[type[MntrainError], int]] = {}
     """HTTP status by error class, the first that matches. Other errors are bad input (400)."""
@@ -54,11 +54,11 @@ class JsonHandler(RequestHandler):
         self.finish(self.encode(content))
 
     def encode(self, content: object) -> bytes:
-        """The content as JSON."""
+        """Encode an answer as JSON."""
         return msgspec.json.encode(content)
 
     def body_as(self, kind: type[T]) -> T:
-        """The validated body; an empty one is ``{}``.
+        """Return the validated body; an empty one counts as ``{}``.
 
         Raises:
             RequestRefusedError: 400 naming the field.
@@ -69,7 +69,7 @@ class JsonHandler(RequestHandler):
             raise refusal(400, Kind.BAD_REQUEST, f"the request is not valid: {error}") from error
 
     def job_id(self, text: str) -> JobId:
-        """Check the form of a job id.
+        """Check the format of a job id.
 
         Raises:
             RequestRefusedError: 404 if it is malformed.
@@ -97,7 +97,7 @@ class JsonHandler(RequestHandler):
         return value
 
     def problem_of(self, error: BaseException | None, status: int) -> tuple[Problem, int]:
-        """The problem to answer an error with, and its status."""
+        """Return the problem that answers an error, and the HTTP status."""
         match error:
             case RequestRefusedError(problem=problem):
                 return problem, status
@@ -119,6 +119,6 @@ class JsonHandler(RequestHandler):
         self.answer(*self.problem_of(error, status_code))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Log unexpected exceptions only: errors that a caller can cause are answered."""
+        """Log only unexpected exceptions: errors that a caller can cause are answered instead."""
         if not isinstance(value, MntrainError | HTTPError):
             super().log_exception(typ, value, tb)

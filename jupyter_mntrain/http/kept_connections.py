@@ -1,4 +1,4 @@
-"""Kept connections: HTTPS whose connections are used again, in threads, for many large bodies.
+"""Kept connections: reuses HTTPS connections in threads, to transfer many large bodies.
 
 A connection of its own for each piece of a file takes both sides 5 ms more of a core (measured). A
 thread encrypts, and waits for, large bodies without holding up an event loop.
@@ -39,7 +39,7 @@ LOST = (OSError, HTTPException, ValueError)
 
 
 class KeptConnections:
-    """Connections of one member to others.
+    """Reusable connections from one member to others.
 
     Args:
         context: shows its certificate.
@@ -62,7 +62,7 @@ class KeptConnections:
         silent_s: float,
         into: Into | None = None,
     ) -> Reply | None:
-        """What is answered to a request, or ``None``; one that is canceled is broken off.
+        """Send a request and return the answer, or ``None``. Canceling it closes its connection.
 
         Args:
             address: ``host:port``.
@@ -86,7 +86,7 @@ class KeptConnections:
             self._turns.discard(turn)
 
     def close(self) -> None:
-        """Break off what is under way, and take no more requests."""
+        """Abort running requests and accept no more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for turn in self._turns:
             turn.cancel()
@@ -116,7 +116,7 @@ class KeptConnections:
         return answer
 
     def _taken(self, request: _Asked) -> _Connection | None:
-        """An idle connection to there; those that have been idle for too long go."""
+        """Take an idle connection to a host. Connections that were idle for too long are closed."""
         now_s, taken = time.monotonic(), None
         with self._lock:
             for place, idle in list(self._idle.items()):
@@ -141,7 +141,7 @@ class _Asked(NamedTuple):
 
 
 class _Turn:
-    """A request in a thread, which another thread may cancel."""
+    """A request in a thread, which another thread can cancel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -192,7 +192,7 @@ class _Connection(HTTPConnection):
 
 
 def _body(response: HTTPResponse, into: Into | None) -> bytes:
-    """The body, or nothing where it has gone into its place."""
+    """Read the body; return nothing if it was read into ``into``."""
     if into is None or response.status != HTTPStatus.OK or response.length != len(into.content):
         # Only without a number it tells what was cut off.
         if response.length is not None and response.length <= MOST_ANSWER_BYTES:

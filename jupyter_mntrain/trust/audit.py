@@ -1,5 +1,5 @@
-"""Audit log: one line for each start and stop, and for each change of trust: what, by whom, from
-where. Nodes keep one, and the driver that made the cluster.
+"""Audit log: records who started or stopped a job, or changed who is trusted, and from where. Nodes
+keep one, as does the driver that made the cluster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Audit:
     def note(
         self, what: str, *, who: str, where: str = "", outcome: str = "done", **about: str
     ) -> None:
-        """Write one line. If the disk is full, the log says so and the request continues.
+        """Write one line. If the disk is full, the agent's log says so and the request continues.
 
         Args:
             what: ``start``, ``stop``, ``join``, ``revoke`` and so on.

@@ -40,7 +40,7 @@ class Authority:
 
     @classmethod
     def make(cls, cluster: str, now: datetime | None = None) -> Authority:
-        """Make a new authority. Two clusters of the same name are still different."""
+        """Make a new authority. It differs from that of any other cluster with the same name."""
         now = now or datetime.now(UTC)
         key, name = new_key(), common_name(cluster)
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -76,7 +76,8 @@ class Authority:
         now: datetime | None = None,
         lifetime: timedelta = CERTIFICATE_LIFETIME,
     ) -> x509.Certificate:
-        """A new certificate for the same key. No request is needed: only its owner can use it.
+        """Issue a new certificate for the same key. This needs no request: only the key's owner can
+        use it.
 
         Raises:
             TrustError: this authority has not signed it.
@@ -95,7 +96,7 @@ class Authority:
         *,
         after: x509.CertificateRevocationList | None = None,
     ) -> x509.CertificateRevocationList:
-        """The signed list of all revoked certificates. A higher number replaces a lower one.
+        """Sign a list of all revoked certificates. A higher number replaces a lower one.
 
         Args:
             after: the list that this one replaces. OpenSSL compares times in whole seconds.
@@ -142,7 +143,7 @@ class Authority:
 
 
 def self_signed(key: ec.EllipticCurvePrivateKey, subject: Subject, now: datetime) -> str:
-    """The certificate that an agent shows before it joins; no authority vouches for it. PEM."""
+    """Make the certificate (PEM) that an agent shows before it joins; no authority signed it."""
     name = common_name(subject.name)
     return pem_of(
         _unsigned(name, key.public_key(), now, now + CERTIFICATE_LIFETIME)

@@ -1,4 +1,4 @@
-"""Backup of an authority: what only the driver that made a cluster has, in one encrypted file.
+"""Backup of an authority: the files that only the driver that made the cluster has, encrypted.
 
 The key comes from the passphrase by scrypt (RFC 7914); AES-256-GCM encrypts, and notices every
 change, also of what stands before the ciphertext.
@@ -45,7 +45,7 @@ Power = Annotated[int, msgspec.Meta(ge=1 << 14, le=1 << 20)]
 
 
 class BackupFile(Record, frozen=True, forbid_unknown_fields=True):
-    """The file, as JSON. All but ``sealed`` is authenticated and not secret."""
+    """Contents of a backup, as JSON. All but ``sealed`` is authenticated and not secret."""
 
     mntrain_authority_backup: Literal[1]
     cluster: str
@@ -57,7 +57,7 @@ class BackupFile(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class Restored(Record, frozen=True):
-    """What was restored.
+    """What a restore put back.
 
     Args:
         moved_to: where the authority that was here before lies now.
@@ -71,7 +71,7 @@ class Restored(Record, frozen=True):
 
 @dataclass(frozen=True)
 class AuthorityBackup:
-    """A backup file.
+    """An encrypted backup file of a cluster's authority.
 
     Args:
         path: of the file.
@@ -80,7 +80,7 @@ class AuthorityBackup:
     path: Path
 
     def refuse_existing(self) -> None:
-        """Refuse to overwrite a file.
+        """Raise an error if the file already exists.
 
         Raises:
             SpecError: there is one.
@@ -89,7 +89,7 @@ class AuthorityBackup:
             raise SpecError(f"{self.path} exists already", fix="choose another name, or delete it")
 
     def refuse_restore(self, cluster: str | None, *, replaces: bool) -> None:
-        """Refuse what :meth:`restore` would, before a passphrase is known.
+        """Raise the errors of :meth:`restore` that need no passphrase.
 
         Raises:
             SpecError: as for :meth:`restore`.
@@ -148,7 +148,7 @@ class AuthorityBackup:
     def restore(
         self, passphrase: str, *, cluster: str | None = None, replaces: bool = False
     ) -> Restored:
-        """Make this machine hold the authority. After an error nothing has changed.
+        """Restore the authority on this machine. An error leaves everything as it was.
 
         Args:
             cluster: its local name; default: as where it was backed up.

@@ -54,7 +54,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A key as unencrypted PEM, for a private file."""
+    """Return a key as unencrypted PEM, for a private file."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -106,12 +106,12 @@ def load_certificate(pem: str) -> x509.Certificate:
 
 
 def fingerprint(certificate: x509.Certificate) -> bytes:
-    """SHA-256 of the whole certificate: 32 bytes."""
+    """Return the SHA-256 of the whole certificate: 32 bytes."""
     return certificate.fingerprint(hashes.SHA256())
 
 
 def subject_of(certificate: x509.Certificate) -> Subject:
-    """The member that it identifies.
+    """Return the member that a certificate identifies.
 
     Raises:
         TrustError: it is not the certificate of a node or a driver.
@@ -128,7 +128,7 @@ def subject_of(certificate: x509.Certificate) -> Subject:
 
 
 def request(key: ec.EllipticCurvePrivateKey, subject: Subject) -> str:
-    """A certificate request, signed by the key that it is for. PEM.
+    """Make a certificate request (PEM), signed with the key that it is for.
 
     Raises:
         TrustError: the member's name cannot stand in a DNS name.
@@ -144,13 +144,13 @@ def request(key: ec.EllipticCurvePrivateKey, subject: Subject) -> str:
 
 
 def due_for_renewal(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether the share :data:`RENEWED_AT` of its life is over."""
+    """Return whether a certificate is past :data:`RENEWED_AT` of its lifetime."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return now >= begin + (end - begin) * RENEWED_AT
 
 
 def requested_key(request_pem: str) -> ec.EllipticCurvePublicKey:
-    """The key that a request is for.
+    """Return the public key in a certificate request.
 
     Raises:
         TrustError: it is not a request, or not signed by its own key.
@@ -167,12 +167,12 @@ def requested_key(request_pem: str) -> ec.EllipticCurvePublicKey:
 
 
 def is_member_name(name: str) -> bool:
-    """Whether this can be a node's id or a driver's name: it stands in a DNS name."""
+    """Return whether this is a valid node id or driver name: it becomes part of a DNS name."""
     return _NAME.fullmatch(name) is not None
 
 
 def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether ``authority`` signed it; it may be expired or revoked."""
+    """Return whether ``authority`` signed a certificate, which may be expired or revoked."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -183,7 +183,7 @@ def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> 
 def revoked_serials(
     crl: x509.CertificateRevocationList, authority: x509.Certificate
 ) -> tuple[int, frozenset[int]]:
-    """(number, serials) of a list.
+    """Return a revocation list's number, and the serial numbers that it revokes.
 
     Raises:
         TrustError: the authority did not sign it, or it has no number.
@@ -199,12 +199,12 @@ def revoked_serials(
 
 
 def common_name(name: str) -> x509.Name:
-    """The name of a certificate, for people: cut to what X.509 allows."""
+    """Make a certificate's name for people, cut to the length that X.509 allows."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
 
 
 def alternative_names(subject: Subject) -> x509.SubjectAlternativeName:
-    """The names that a connection checks.
+    """Return the subject alternative names that are checked when connecting.
 
     Raises:
         TrustError: the member's name cannot stand in a DNS name.

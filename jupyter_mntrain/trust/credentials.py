@@ -37,7 +37,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Credentials:
-    """Credentials of one member of one cluster. TLS contexts stay valid when the files change.
+    """The credentials of one member of one cluster. TLS contexts stay valid when the files change.
 
     Raises:
         TrustError: a file is missing or damaged, or readable by other users.
@@ -87,12 +87,12 @@ class Credentials:
 
     @property
     def cluster_name(self) -> str:
-        """Name given by the driver that made the cluster."""
+        """Name that the cluster's first driver gave it."""
         return str(self.authority.subject.rfc4514_string().partition("=")[2])
 
     @property
     def authority_id(self) -> str:
-        """Id of the authority in announcements: 16 hexadecimal digits of its fingerprint."""
+        """Id of the authority in mDNS announcements: 16 hex digits of its fingerprint."""
         return authority_id(self.authority)
 
     def refresh(self) -> bool:
@@ -118,7 +118,7 @@ class Credentials:
         return True
 
     def take_certificate(self, pem: str) -> bool:
-        """Use a renewed certificate for the same key, if it is valid for longer.
+        """Switch to a renewed certificate for the same key, if it is valid for longer.
 
         Raises:
             TrustError: it is for another key or subject, or from another authority.
@@ -180,7 +180,7 @@ def authority_id(authority: x509.Certificate) -> str:
 
 @contextmanager
 def damage_told(path: Path) -> Iterator[None]:
-    """Name the file in errors about its content, and what to do about it.
+    """Add the file's name and a fix to errors about its content.
 
     Raises:
         TrustError: it is damaged.

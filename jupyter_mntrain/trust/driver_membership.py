@@ -45,7 +45,7 @@ def clusters_directory() -> Path:
 
 
 def known_clusters() -> tuple[str, ...]:
-    """Names of the clusters of which this user has keys."""
+    """Return the names of the clusters for which this user has keys."""
     found = sorted(clusters_directory().glob("*"))
     return tuple(one.name for one in found if Credentials.exist(one) and _MOVED not in one.name)
 
@@ -58,7 +58,8 @@ def own_driver_name() -> str:
 
 @dataclass(eq=False)
 class DriverMembership:
-    """One driver of one cluster: its credentials, and the registrar if it made the cluster.
+    """One driver's membership in a cluster: its credentials, and the registrar if it made the
+    cluster.
 
     Args:
         directory: that holds the credentials.
@@ -79,7 +80,7 @@ class DriverMembership:
 
     @classmethod
     def find(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership | None:
-        """Return this user's membership of a cluster, by its local name, or ``None``.
+        """Return this user's membership in a cluster, by its local name, or ``None``.
 
         Raises:
             TrustError: a file is damaged, or readable by other users.
@@ -99,7 +100,7 @@ class DriverMembership:
         return cls(directory, clock=clock)
 
     def authorized(self) -> Registrar:
-        """Return the registrar.
+        """Return the registrar, or raise an error if there is none.
 
         Raises:
             TrustError: another driver made the cluster.
@@ -136,7 +137,7 @@ class DriverMembership:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it may only watch."""
+        """Whether this driver may only watch."""
         return self.credentials.subject.role == "viewer"
 
     @property

@@ -13,7 +13,7 @@ from jupyter_mntrain.trust.joining.token import Token
 
 
 class IssuedInvitation(Record, frozen=True):
-    """An invitation.
+    """An invitation that was issued, and who has joined with it.
 
     Args:
         uses: number of members that may join with it.
@@ -30,14 +30,14 @@ class IssuedInvitation(Record, frozen=True):
     replaces: str = ""
 
     def admits(self, subject: Subject, now_s: float) -> bool:
-        """Whether a subject may still join with it."""
+        """Return whether a subject may still join with this invitation."""
         if subject.role != self.token.role or now_s >= self.token.expires_s:
             return False
         return subject.uri in self.taken or len(self.taken) < self.uses
 
 
 class RegisteredMember(Record, frozen=True):
-    """A node or driver of the cluster.
+    """A node or driver of the cluster, with its certificates.
 
     Args:
         name: a node's id, or a driver's name.
@@ -64,7 +64,9 @@ class RegisteredMember(Record, frozen=True):
         return (*self.earlier, f"{load_certificate(self.certificate).serial_number:x}")
 
     def is_of(self, role: Role | None) -> bool:
-        """Whether it has a role; ``None`` is any, and a read-only driver is a driver."""
+        """Return whether the member has a role. ``None`` matches any; read-only drivers are
+        drivers.
+        """
         return role in (None, self.role) or (role, self.role) == ("driver", "viewer")
 
     @property
@@ -73,7 +75,7 @@ class RegisteredMember(Record, frozen=True):
 
 
 class Register(Record, frozen=True):
-    """The register, stored in one file.
+    """All invitations and members, stored in one file.
 
     Args:
         revoked: hexadecimal serial numbers of revoked certificates.
@@ -86,7 +88,7 @@ class Register(Record, frozen=True):
     number: int = 1
 
     def caught_up(self, serials: Collection[int], number: int, now_s: float) -> Register:
-        """The register with the revocations of a newer list.
+        """Return the register with the revocations of a newer list added.
 
         A list that this authority signed may be newer than its register: where the register comes
         from a backup, or two machines hold copies. Lists of lower numbers would never be taken.
@@ -111,17 +113,17 @@ class Register(Record, frozen=True):
         )
 
     def member(self, subject: Subject) -> RegisteredMember | None:
-        """Find a member that is not revoked."""
+        """Find a member by its subject, unless it is revoked."""
         return next((m for m in self.members if m.subject == subject and not m.is_revoked), None)
 
     def namesake(self, subject: Subject) -> RegisteredMember | None:
-        """Find a member that is not revoked and has this name; a read-only driver is a driver."""
+        """Find a member with the same name and kind (node or driver), unless it is revoked."""
         is_node = subject.role == "node"
         valid = (m for m in self.members if not m.is_revoked and m.name == subject.name)
         return next((m for m in valid if (m.role == "node") == is_node), None)
 
     def find(self, name: str, role: Role | None = None) -> RegisteredMember:
-        """Find a member that is not revoked by a driver's name, or a node's name or id.
+        """Find a driver by name, or a node by name or id. Revoked members are ignored.
 
         Raises:
             SpecError: no member or several have this name, or it has another role.

@@ -103,12 +103,12 @@ class Registrar:
         return self.file.read().invites
 
     def open_invites(self) -> Sequence[IssuedInvitation]:
-        """Invitations that can still be used."""
+        """Return the invitations that can still be used."""
         now_s = self.clock()
         return [i for i in self.invites() if now_s < i.token.expires_s and len(i.joined) < i.uses]
 
     def invitation(self, token_id: str) -> IssuedInvitation | None:
-        """Find an invitation that has not expired by its token's id."""
+        """Find an invitation by its token's id, unless it has expired."""
         found = self.any_invitation(token_id)
         return found if found and self.clock() < found.token.expires_s else None
 
@@ -119,7 +119,7 @@ class Registrar:
     def admit(
         self, invite: IssuedInvitation, application: Application, *, where: str = ""
     ) -> Admission:
-        """Sign the certificate of an applicant that has proved to hold the token, or refuse.
+        """Sign the certificate of an applicant that has proved that it holds the token, or refuse.
 
         It has joined once it has received the certificate: see :meth:`note_joined`.
 
@@ -197,19 +197,19 @@ class Registrar:
         self._note("join", member=subject.uri, invitation=invite.token.id)
 
     def note_refused(self, address: str, cause: str) -> None:
-        """Record that a machine asked to join without having proved to hold a token."""
+        """Record that a machine asked to join without proving that it holds a token."""
         self._note("join", where=address, outcome=f"refused: {cause}")
 
     def note_copy(self, what: Literal["backup", "restore"], file: str) -> None:
-        """Record that the authority was copied to a file, or from one."""
+        """Record that the authority was backed up to a file or restored from one."""
         self._note(what, file=file)
 
     def members(self) -> Sequence[RegisteredMember]:
-        """All members, including revoked ones."""
+        """Return all members, including revoked ones."""
         return self._register().members
 
     def revoke(self, name: str, *, role: Role | None = None) -> RegisteredMember:
-        """Revoke a member's certificates; others reject them once they have the new list.
+        """Revoke a member's certificates. Others reject them once they have the new list.
 
         Args:
             name: a driver's name, or a node's name or id.
@@ -229,7 +229,7 @@ class Registrar:
         return msgspec.structs.replace(member, revoked_s=self.clock())
 
     def renew(self) -> bool:
-        """Renew certificates that are due; return whether there were any."""
+        """Renew certificates that are due; return whether any were."""
         now = self._now()
 
         def renewed(member: RegisteredMember) -> RegisteredMember:
@@ -256,7 +256,7 @@ class Registrar:
         return True
 
     def expiries(self) -> Mapping[str, float]:
-        """Unix times at which the members' newest certificates expire, by name."""
+        """Return the Unix times at which the members' newest certificates expire, by name."""
         changed = self.file.path.stat().st_mtime_ns
         if self._expiries is None or self._expiries[0] != changed:
             self._expiries = (
@@ -303,7 +303,9 @@ class Registrar:
         }
 
     def _register(self) -> Register:
-        """The register, with what another copy of this authority has revoked, as nodes say."""
+        """Return the register, including what nodes report that another copy of this authority
+        revoked.
+        """
         known = self.credentials
         return self.file.read().caught_up(known.revoked, known.revocations, self.clock())
 
@@ -321,7 +323,7 @@ class Registrar:
         self.audit.note(what, who=who, where=where, outcome=outcome, **about)
 
     def _publish(self, register: Register) -> None:
-        """Sign the list of revocations, if the register has newer ones."""
+        """Sign a new revocation list if the register has changed since the last one."""
         if register.number <= self.credentials.revocations:
             return
         serials = [int(one, 16) for one in register.revoked]
@@ -334,12 +336,12 @@ class Registrar:
 
 
 def _replaces_now(invite: IssuedInvitation, application: Application) -> bool:
-    """Whether this is the machine that replaces a member. When it asks again, it is known."""
+    """Return whether this applicant is about to replace a member, and has not done so already."""
     return bool(invite.replaces) and application.subject.uri not in invite.taken
 
 
 def _without(register: Register, uri: str, now_s: float) -> Register:
-    """The register after a member was revoked."""
+    """Return the register with a member revoked."""
     gone = [m for m in register.members if m.subject.uri == uri and not m.is_revoked]
     if not gone:
         return register

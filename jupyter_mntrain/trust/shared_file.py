@@ -56,7 +56,7 @@ class SharedFile(Generic[T]):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the file against changes by other processes."""
+        """Lock the file, so that no other process changes it."""
         private_directory(self.path.parent)
         # The lock is a separate file: replacing a locked file would unlock it.
         with FileLock(self.path.with_suffix(".lock"), mode=PRIVATE):

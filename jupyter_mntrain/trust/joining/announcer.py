@@ -1,4 +1,6 @@
-"""Announcer: announces this agent by mDNS. For discovery only: records outlive a node by hours."""
+"""Announcer: announces this agent by mDNS. For discovery only: records stay cached for hours after
+a node is gone.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class Announcer:
     async def announce(
         self, record: ServiceRecord, addresses: tuple[str, ...], sources: tuple[str, ...]
     ) -> None:
-        """Announce a record from this machine's ``sources``, unless that is done already."""
+        """Announce a record from this machine's addresses ``sources``, unless it is announced
+        already.
+        """
         async with self._lock:
             told = (record, addresses, sources)
             is_news = told != self._told

@@ -1,4 +1,4 @@
-"""Candidate: a node or driver that joins with a token; makes its key and checks its admission."""
+"""Candidate: a node or driver that joins with a token. It makes a key and checks its admission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Join server: waits for a driver to admit this agent; the only service without authentication.
+"""Join server: waits for a driver to admit this agent. It is the only service without
+authentication.
 
 It listens where the agent will listen, with a self-signed certificate, until the agent is a member.
 A client that proves to hold the token may give it a certificate of the cluster. An agent without a
@@ -49,7 +50,7 @@ SET_CLOCK = "set the clock that is wrong, for example with: sudo timedatectl set
 
 
 def clock_problem(admission: Admission, now_s: float) -> Problem | None:
-    """How far this machine's clock is from the driver's; ``None`` if both agree.
+    """Describe how far this machine's clock is from the driver's; ``None`` if they agree.
 
     Args:
         now_s: Unix time by this machine's clock, when the admission arrived.
@@ -63,7 +64,7 @@ def clock_problem(admission: Admission, now_s: float) -> Problem | None:
 
 
 def check_clock(admission: Admission, now_s: float) -> None:
-    """Refuse a certificate that is not valid by this machine's clock: nobody could connect.
+    """Refuse a certificate that is not valid by this machine's clock: no connection would work.
 
     Raises:
         TrustError: it is not.
@@ -82,7 +83,7 @@ def check_clock(admission: Admission, now_s: float) -> None:
 
 
 def expired(expires_s: int, now_s: float) -> TrustError:
-    """The error for an invitation that has expired by this machine's clock, and no driver came."""
+    """Make the error for an invitation that expired before any driver connected."""
     now = datetime.fromtimestamp(now_s, UTC)
     since = duration_text(max(0.0, now_s - expires_s))
     return TrustError(
@@ -94,7 +95,7 @@ def expired(expires_s: int, now_s: float) -> TrustError:
 
 
 def not_admitted(waited_s: float, addresses: Sequence[str]) -> TrustError:
-    """The error for an applicant that no driver has come to in the time that it was given."""
+    """Make the error for a candidate to which no driver connected in time."""
     return TrustError(
         f"no driver has connected to {' or '.join(addresses)} within {duration_text(waited_s)}",
         kind=Kind.NO_ANSWER,
@@ -255,7 +256,7 @@ class _Handler(JsonHandler):
     statuses = {MntrainError: 403}
 
     def log_exception(self, *_: object) -> None:
-        """Log nothing: strangers may send anything."""
+        """Log nothing: strangers can send anything."""
 
 
 class _Nothing(_Handler):

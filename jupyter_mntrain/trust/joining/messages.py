@@ -1,4 +1,5 @@
-"""Joining messages: the two exchanges by which a node or driver joins a cluster, both sides. Pure.
+"""Joining messages: the two exchanges in which a node or driver joins a cluster, for both sides.
+Pure.
 
 =====================  ==================================================================
 inviting driver        joining side (listens, with a self-signed certificate)
@@ -37,7 +38,7 @@ from jupyter_mntrain.trust.joining.token import Conversation, Side, Token, prove
 
 
 class JoinRefusedError(TrustError):
-    """The inviting driver refuses; since it has proved its identity, waiting on is useless."""
+    """The inviting driver refuses. It has proved its identity, so there is no use in waiting."""
 
 
 class Greeting(Record, frozen=True):
@@ -47,7 +48,7 @@ class Greeting(Record, frozen=True):
 
 
 class Application(Record, frozen=True):
-    """Request to join.
+    """Request to join a cluster.
 
     Args:
         subject: a node by its id, a driver by the requested name.
@@ -64,7 +65,7 @@ class Application(Record, frozen=True):
 
 
 class Admission(Record, frozen=True):
-    """Credentials of a new member, all PEM; or why it is refused.
+    """Credentials of a new member, all PEM, or the reason why it is refused.
 
     Args:
         cluster: its name.
@@ -83,7 +84,7 @@ class Admission(Record, frozen=True):
 
 
 class Sealed(Record, frozen=True):
-    """A message's original text with its proof.
+    """A message's encoded text with its proof.
 
     The proof covers the text, because another version may decode fewer fields.
     """

@@ -34,7 +34,7 @@ _FIX = "copy the whole line, or ask for a new one: mntrain invite, or mntrain dr
 
 
 class Token(Record, frozen=True):
-    """Content of an invitation.
+    """Contents of an invitation token.
 
     Args:
         role: of the member that joins with it.
@@ -121,7 +121,7 @@ def new_nonce() -> bytes:
 
 
 class Conversation(NamedTuple):
-    """What both sides of one joining must have seen alike.
+    """Values that both sides of a joining handshake must agree on.
 
     Args:
         certificate_hash: SHA-256 of the joining side's certificate, as seen here.
@@ -163,7 +163,7 @@ def endorse(former: ec.EllipticCurvePrivateKey, request: str) -> bytes:
 
 
 def holds_key(certificate: str, request: str, endorsement: bytes) -> bool:
-    """Whether a request comes from the owner of a certificate. All PEM.
+    """Return whether a request was made by the owner of a certificate. All PEM.
 
     Raises:
         TrustError: it is not a request, or not signed by its own key.
