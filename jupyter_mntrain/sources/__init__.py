@@ -1,1 +1,1 @@
-"""Sources: where nodes come from beyond machines that were joined by hand."""
+"""Sources of nodes: schedulers, which grant nodes beyond the machines that were joined by hand."""

@@ -1,4 +1,4 @@
-"""Allocated nodes: asks a source for nodes, and makes nodes of a cluster of what it gives."""
+"""Allocated nodes: requests nodes from a scheduler, and makes them members of a cluster."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TOKEN = "token"  # noqa: S105 - the name of a file
 
 
 class AllocatedNodes:
-    """Nodes of a source, from the request for them until they are given back.
+    """Nodes of a scheduler, from the request for them until they are given back.
 
     Safe from any thread. Whoever closes it leaves the allocation as it is.
 
@@ -72,7 +72,7 @@ class AllocatedNodes:
         request: NodesRequest,
         idle_s: float | None = None,
     ) -> AllocatedNodes:
-        """Queue a request, with an invitation to the cluster for the agents that it starts.
+        """Submit a request, with an invitation to the cluster for the agents that it starts.
 
         Args:
             idle_s: after so long without a job they give the nodes back; ``None`` = never.
@@ -93,7 +93,8 @@ class AllocatedNodes:
         return cls(cluster, source, request, allocation)
 
     def look(self) -> tuple[AllocationChange, ...]:
-        """Ask the source how the allocation is, tell its agents, and say what has changed.
+        """Ask the scheduler for the allocation's state, pass it on to the agents, and return what
+        changed.
 
         Raises:
             RefusedError: the scheduler knows it no more, and we have not given it back.
@@ -117,7 +118,7 @@ class AllocatedNodes:
         return changes(before, now)
 
     def note(self, cluster: str) -> AllocationNote:
-        """What a driver remembers of it.
+        """Return what the allocation book stores about this allocation.
 
         Args:
             cluster: its name.
@@ -131,7 +132,7 @@ class AllocatedNodes:
         on_look: Callable[[], None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Wait until every slot's node is up in the cluster. Ctrl-C ends the waiting only.
+        """Wait until every slot's node is up in the cluster. Ctrl-C ends only the wait.
 
         Args:
             on_look: called after each look, also if nothing has changed.
@@ -160,7 +161,7 @@ class AllocatedNodes:
         return set(self.request.slots) <= up
 
     def give_back(self) -> None:
-        """End the allocation, with all that runs in it: its jobs are canceled, not failed."""
+        """End the allocation and everything that runs in it. Its jobs are canceled, not failed."""
         if self._directory is None:
             self._cancel_jobs()
         elif self._directory.is_dir():
@@ -173,7 +174,9 @@ class AllocatedNodes:
         self._loop.close()
 
     def _cancel_jobs(self) -> None:
-        """Agents that no file tells would take the end for that of nodes that were taken."""
+        """Cancel the allocation's jobs: agents that read no file would report the nodes as taken
+        away.
+        """
         slots = set(self.request.slots)
         for view in self._cluster.jobs():
             members = {one.node for one in view.spec.participants}
@@ -200,7 +203,7 @@ class AllocatedNodes:
 
 
 def agent_command(token: str, port: int | None = None, idle_s: float | None = None) -> SlotCommand:
-    """An agent in a slot.
+    """Return the command that runs an agent in a slot.
 
     Args:
         port: on which it listens; ``None`` = any free one.

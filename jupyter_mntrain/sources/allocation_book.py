@@ -1,4 +1,4 @@
-"""Allocation book: which allocations this user has asked for, and which jobs run in them.
+"""Allocation book: remembers this user's allocations, and the jobs that run in them.
 
 By it a job is found by its id alone: its cluster is one of its own, and its records lie in the
 allocation's directory.
@@ -29,7 +29,7 @@ REMEMBERED = 100
 
 
 class AllocationNote(Record, frozen=True):
-    """An allocation that was asked for.
+    """An allocation that was requested.
 
     Args:
         cluster: name of the cluster that its nodes form; also in the book.
@@ -49,12 +49,14 @@ class AllocationNote(Record, frozen=True):
 
     @property
     def has_begun(self) -> bool:
-        """Whether something runs, or ran, on its nodes: it waits only if they were taken again."""
+        """Whether something runs, or ran, on its nodes. It then waits only for nodes that were
+        taken.
+        """
         return bool(self.jobs) or self.is_used
 
 
 class _Notes(Record, frozen=True):
-    """What the file holds.
+    """Contents of the file.
 
     Args:
         allocations: the newest last.
@@ -68,7 +70,8 @@ class _Notes(Record, frozen=True):
 
 
 class AllocationBook:
-    """``allocations.json`` in the user's configuration directory. Several programs may use it.
+    """The file ``allocations.json`` in the user's configuration directory. Several programs may use
+    it.
 
     Args:
         folder: default: the user's configuration directory.
@@ -80,11 +83,11 @@ class AllocationBook:
         self._file = SharedFile(path, _Notes, what="the remembered allocations")
 
     def of_cluster(self, name: str) -> AllocationNote | None:
-        """The allocation whose nodes form this cluster."""
+        """Return the allocation whose nodes form a cluster."""
         return next((one for one in self.notes() if one.cluster == name), None)
 
     def of_job(self, text: str) -> AllocationNote | None:
-        """The allocation in which the job with this id, or one that begins so, was launched.
+        """Return the allocation in which a job was launched, by its id or the beginning of it.
 
         An older job whose id begins so, too, is not meant.
         """
@@ -94,18 +97,18 @@ class AllocationBook:
         return next(found, None)
 
     def of_last_launch(self) -> AllocationNote | None:
-        """The allocation of the newest launch, started or not; ``None`` if that was not in one."""
+        """Return the allocation of the newest launch, started or not; ``None`` if it used none."""
         notes = self._file.read()
         return notes.allocations[-1] if notes.is_last and notes.allocations else None
 
     @property
     def has_other_clusters(self) -> bool:
-        """Whether this user has keys of a cluster that no allocation's nodes form."""
+        """Return whether this user has keys of a cluster that is not an allocation's."""
         own = {one.cluster for one in self.notes()}
         return any(path.name not in own for path in (self._folder / CLUSTERS).glob("*"))
 
     def add(self, note: AllocationNote) -> None:
-        """Remember an allocation. The oldest are forgotten, with the keys of their clusters."""
+        """Add an allocation. The oldest ones are forgotten, with the keys of their clusters."""
 
         def change(notes: _Notes) -> _Notes:
             known = (*notes.allocations, note)
@@ -116,7 +119,7 @@ class AllocationBook:
         self._change(change)
 
     def launched(self, cluster: str, job: str) -> None:
-        """Remember that a job was launched, in a cluster of an allocation or in any other."""
+        """Record that a job was launched in a cluster, whether or not an allocation's."""
         if not self._file.path.exists():
             return
 
@@ -129,7 +132,7 @@ class AllocationBook:
         self._change(change)
 
     def used(self, cluster: str) -> None:
-        """Remember that an allocation's nodes are used, and not by a launch."""
+        """Record that an allocation's nodes are in use other than by a launch."""
 
         def change(notes: _Notes) -> _Notes:
             known = (
@@ -152,7 +155,7 @@ class AllocationBook:
         self._remove_keys(cluster)
 
     def notes(self) -> tuple[AllocationNote, ...]:
-        """All that are remembered, the newest first."""
+        """Return all allocations on record, the newest first."""
         return self._file.read().allocations[::-1]
 
     def _change(self, change: Callable[[_Notes], _Notes]) -> None:
@@ -164,7 +167,9 @@ class AllocationBook:
 
 
 def follow_remembered(cluster: Cluster) -> None:
-    """Have a cluster that an allocation's nodes form find them, and read what they left."""
+    """Have the driver of an allocation's cluster discover its nodes, and read the records they
+    left.
+    """
     note = AllocationBook().of_cluster(cluster.name)
     if note is None:
         return

@@ -1,4 +1,4 @@
-"""Awaited launch: one that waits for its nodes, as whoever did not ask for them sees it.
+"""Awaited launch: a launch that waits for its nodes, as seen by other processes of the user.
 
 The process that asked for the nodes launches on them; any other of the user's finds the launch in
 the allocation book: why it waits, which job it has become, and how to give its nodes back.
@@ -45,7 +45,7 @@ LOOK_EVERY_S = 2.0
 
 
 class AwaitedLaunch:
-    """A launch in an allocation of this user's, from any process of the user's.
+    """A launch in one of this user's allocations, seen from any of the user's processes.
 
     Args:
         note: of the allocation, as it was when it was found.
@@ -61,7 +61,7 @@ class AwaitedLaunch:
 
     @classmethod
     def named(cls, cluster: str, book: AllocationBook | None = None) -> AwaitedLaunch | None:
-        """The launch whose nodes form, or are to form, this cluster."""
+        """Return the launch whose nodes form, or will form, a cluster."""
         book = book or AllocationBook()
         note = book.of_cluster(cluster)
         return None if note is None else cls(note, book)
@@ -71,11 +71,11 @@ class AwaitedLaunch:
         return self.note.cluster
 
     def look(self) -> Allocation:
-        """How its allocation is now, as the source says."""
+        """Ask the scheduler for the current state of the allocation."""
         return self._asked(lambda source: source.look(self.note.id, self.note.request))
 
     def job(self) -> str | None:
-        """The id of the job that it has become; ``None`` before that.
+        """Return the id of the job that was launched; ``None`` if there is none yet.
 
         Raises:
             RefusedError: it ended without one, and its nodes were given back.
@@ -88,13 +88,13 @@ class AwaitedLaunch:
 
     @property
     def problem(self) -> Problem | None:
-        """Why nothing will start on its nodes, as far as that lies with who asked for them."""
+        """Return the error if the process that was to launch the job is gone, else ``None``."""
         if self.note.has_begun or not is_gone(self.cluster):
             return None
         return gone_error(self.cluster).problem
 
     def job_unless_over(self, now: Allocation) -> str | None:
-        """The id of the job; ``None`` while there can still be one.
+        """Return the id of the job; ``None`` while it may still start.
 
         Args:
             now: what was just seen.
@@ -117,7 +117,7 @@ class AwaitedLaunch:
         on_look: Callable[[Allocation], None] = lambda _: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> str:
-        """Wait until it is a job, and return its id. Ctrl-C ends the waiting only.
+        """Wait until the job is launched, and return its id. Ctrl-C ends only the wait.
 
         Args:
             on_look: called after each look.
@@ -136,7 +136,7 @@ class AwaitedLaunch:
         return job
 
     def give_back(self, *, with_jobs: bool = False) -> Allocation | None:
-        """End it, if it waits in the queue, or no job has started in it. Returns how it was before.
+        """End the allocation if no job has started in it. Returns its state before that.
 
         ``None`` if there is nothing to end here: it has ended, or a job holds its nodes, or may.
 
@@ -152,7 +152,7 @@ class AwaitedLaunch:
         return self.give_back_seen(now, with_jobs=with_jobs)
 
     def give_back_seen(self, now: Allocation, *, with_jobs: bool = False) -> Allocation | None:
-        """As :meth:`give_back`, of an allocation that was just looked at."""
+        """Like :meth:`give_back`, but for an allocation whose state was just read."""
         holds_job = bool(self.note.jobs) and now.state != "pending" and not with_jobs
         if now.is_over or now.state == "unknown" or holds_job:
             return None
@@ -166,8 +166,8 @@ class AwaitedLaunch:
         return now
 
     def close(self) -> None:
-        """End a question that runs in another thread: that gets a :class:`ClosedError`, as does
-        whoever asks from now on.
+        """Interrupt a request that runs in another thread. It and all later ones raise
+        :class:`ClosedError`.
         """
         with self._lock:
             self._is_closed, asking = True, self._asking
@@ -199,7 +199,7 @@ def awaited_job(
     on_look: Callable[[Allocation], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Job:
-    """The job of a launch that waits for its nodes: waits until it has started on them.
+    """Wait until the job of a queued launch has started on its nodes, and return it.
 
     Args:
         cluster: of the name that the launch was given, like ``Cluster("slurm-3f9a2c")``.
@@ -219,12 +219,12 @@ def awaited_job(
 
 
 def launch_log(cluster: str) -> Path:
-    """What the process says that waits for the nodes of a cluster in the place of a person."""
+    """Return the log of the background process that waits for a cluster's nodes."""
     return launches_folder() / f"{cluster}.log"
 
 
 def refusal_of(allocation: Allocation) -> MntrainError | None:
-    """Why no job can start in an allocation any more; ``None`` while one can."""
+    """Return the reason why no job can start in an allocation any more; ``None`` while one can."""
     if allocation.waiting is not None and not allocation.waiting.can_end:
         return error_of(allocation.waiting.reason)
     if (gone := allocation.problem) is not None and allocation.state == "unknown":
@@ -243,7 +243,9 @@ def refusal_of(allocation: Allocation) -> MntrainError | None:
 
 
 def silence_of(allocation: Allocation) -> MntrainError | None:
-    """Why its source does not say how an allocation is; ``None`` if it does, or forgot it."""
+    """Return why the scheduler does not tell an allocation's state; ``None`` if it does or forgot
+    it.
+    """
     if allocation.state != "unknown" or refusal_of(allocation) is not None:
         return None
     if allocation.problem is not None:
@@ -253,7 +255,7 @@ def silence_of(allocation: Allocation) -> MntrainError | None:
 
 
 def _given_up(cluster: str) -> RefusedError:
-    """Its launch is forgotten: it failed, or somebody has canceled it."""
+    """Make the error for a launch that is not in the book: it failed, or somebody canceled it."""
     log = launch_log(cluster)
     with suppress(OSError, IndexError):
         last = log.read_text(errors="replace").strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Reaching: has a driver find the agents of an allocation that tells nothing in files."""
+"""Reaching: lets a driver find the agents of an allocation that shares no files with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def reach_slots(
     cluster: Cluster, source: NodeSource, allocation_id: str, request: NodesRequest
 ) -> None:
-    """Watch its agents where the source says, from now on."""
+    """Keep looking for the allocation's agents at the addresses that the scheduler gives."""
     # Loaded with what drivers need.
     from jupyter_mntrain.cluster.discovery.slot_discovery import SlotAddresses
 

@@ -1,5 +1,5 @@
-"""Registry of scheduler backends, by name. What a backend declares is light; itself it is loaded
-when it is used.
+"""Registry of scheduler backends, by name. Declarations are cheap to load; a backend is loaded when
+used.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ def _backends() -> Mapping[str, EntryPoint]:
 
 
 def sources() -> tuple[str, ...]:
-    """The backends of all installed packages, by name."""
+    """Return the names of the backends of all installed packages."""
     return tuple(sorted(_backends()))
 
 
 def options_of(name: str) -> tuple[SourceOption, ...]:
-    """What a person can choose of a source besides nodes, GPUs and time."""
+    """Return a backend's own options, besides nodes, GPUs and time."""
     options: tuple[SourceOption, ...] = _declared(name).OPTIONS
     return options
 
 
 def title_of(name: str) -> str:
-    """Its name in sentences."""
+    """Return a backend's name for use in sentences."""
     title: str = _declared(name).TITLE
     return title
 
 
 def source_named(name: str) -> NodeSource:
-    """The source itself.
+    """Load a backend by its name.
 
     Raises:
         SpecError: no installed package has it, or it cannot be loaded.

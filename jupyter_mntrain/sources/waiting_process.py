@@ -1,4 +1,4 @@
-"""Waiting process: whether the one that waits for an allocation's nodes is still there.
+"""Waiting process: tells whether the process that waits for an allocation's nodes is still alive.
 
 It holds a lock as long as it waits, which the kernel takes from one that is killed.
 """
@@ -23,13 +23,13 @@ LOCKED_WITHIN_S = 1.0
 
 
 def launches_folder() -> Path:
-    """What this user's launches that wait leave next to the book."""
+    """Return the folder for locks and logs of launches that wait for nodes."""
     return kept_folder("state") / LAUNCHES
 
 
 @contextmanager
 def waiting_for(cluster: str) -> Iterator[None]:
-    """Be the process that waits for the nodes of a cluster."""
+    """Hold the lock that marks this process as the one that waits for a cluster's nodes."""
     path = lock_file(cluster)
     private_directory(path.parent)
     lock = FileLock(path)
@@ -45,9 +45,8 @@ def waiting_for(cluster: str) -> Iterator[None]:
 
 
 def is_gone(cluster: str) -> bool:
-    """Whether the process that waited for these nodes has ended without a word: it was killed, or
-    its machine was started again. ``False`` also if that is not known, as on another machine: not
-    every file system that machines share tells of their locks.
+    """Return whether the process that waited for these nodes was killed, or its machine restarted.
+    ``False`` if unknown, as on another machine: not every shared file system passes on locks.
     """
     path = lock_file(cluster)
     if not path.exists():
@@ -61,13 +60,13 @@ def is_gone(cluster: str) -> bool:
 
 
 def forget_waiting(cluster: str) -> None:
-    """Forget who has waited: nobody does any more."""
+    """Remove the locks of the processes that have waited."""
     for path in launches_folder().glob(f"{cluster}.*.lock"):
         path.unlink(missing_ok=True)
 
 
 def gone_error(cluster: str) -> RefusedError:
-    """What to tell of a launch whose process is gone."""
+    """Make the error for a launch whose waiting process is gone."""
     return RefusedError(
         f"nothing starts on the nodes of {cluster}: the process that waited for them was killed",
         kind=Kind.NOT_STARTED,
@@ -76,5 +75,5 @@ def gone_error(cluster: str) -> RefusedError:
 
 
 def lock_file(cluster: str) -> Path:
-    """Locked by the process of this machine that waits."""
+    """Return the lock file of the process that waits, on this machine."""
     return launches_folder() / f"{cluster}.{socket.gethostname()}.lock"

@@ -1,4 +1,4 @@
-"""API server: what is asked of it, and what its refusals mean for a person.
+"""Kubernetes API: the requests to its server, and what its refusals mean to the user.
 
 Kubeconfig, its plugins for logging in, and a pod's own account are lightkube's.
 """
@@ -23,7 +23,7 @@ INSTALL = "pip install 'jupyter-mntrain[kubernetes]'"
 
 
 class ObjectKind(NamedTuple):
-    """A kind of object, as the API server names it."""
+    """A kind of object, as the API server identifies it."""
 
     group: str
     version: str
@@ -33,7 +33,7 @@ class ObjectKind(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """As rights are given for it."""
+        """Name of the kind in access rules (RBAC)."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -49,7 +49,7 @@ POLICIES = ObjectKind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolici
 
 
 class KubernetesApi:
-    """A connection; see :func:`connected`.
+    """A connection to the API server; see :func:`connected`.
 
     Raises:
         RefusedError: by every method: ``no-scheduler`` where the API server cannot be asked,
@@ -74,7 +74,7 @@ class KubernetesApi:
             return _plain(await self._client.create(obj, dry_run=is_trial))
 
     async def get(self, kind: ObjectKind, name: str) -> Part | None:
-        """An object; ``None`` if there is none of that name."""
+        """Return an object; ``None`` if none has that name."""
         from httpx2 import HTTPStatusError
 
         with _translated(kind, "get", self.namespace):
@@ -86,7 +86,7 @@ class KubernetesApi:
                 return None
 
     async def listed(self, kind: ObjectKind, *, labels: str = "", fields: str = "") -> list[Part]:
-        """Objects of the namespace; none if the cluster has no such kind.
+        """List objects of the namespace; none if the cluster does not know the kind.
 
         Args:
             labels: ``name=value``: only those with this label; ``fields`` likewise.
@@ -111,7 +111,7 @@ class KubernetesApi:
             await self._client.patch(_resource(kind), name, change, patch_type=how)
 
     async def delete(self, kind: ObjectKind, name: str) -> None:
-        """Delete an object and what belongs to it; nothing if it is gone already."""
+        """Delete an object and what belongs to it. Does nothing if it is already gone."""
         from httpx2 import HTTPStatusError
         from lightkube.types import CascadeType
 
@@ -125,7 +125,7 @@ class KubernetesApi:
 
 @asynccontextmanager
 async def connected(namespace: str = "") -> AsyncIterator[KubernetesApi]:
-    """Connect as the kubeconfig says, or inside of a pod, its service account.
+    """Connect as the kubeconfig says, or with the service account when inside a pod.
 
     Args:
         namespace: empty = the kubeconfig's.
@@ -153,7 +153,7 @@ async def connected(namespace: str = "") -> AsyncIterator[KubernetesApi]:
 
 @contextmanager
 def _translated(kind: ObjectKind, verb: str, namespace: str) -> Iterator[None]:
-    """Raises what the API server refuses as an error of ours."""
+    """Turn errors of the API server into ours."""
     import httpx2
     from lightkube import ApiError
 
@@ -173,7 +173,7 @@ def _translated(kind: ObjectKind, verb: str, namespace: str) -> Iterator[None]:
 
 
 def refusal(kind: ObjectKind, verb: str, namespace: str, code: int, message: str) -> MntrainError:
-    """What a refusal means, and what to do about it. Pure."""
+    """Make the error for a refusal, with its cause and a fix. Pure."""
     told = f"Kubernetes: {message}"
     where = f"in namespace {namespace}" if kind.is_namespaced else "in the cluster"
     if code == UNAUTHORIZED:
@@ -203,7 +203,7 @@ def _selected(told: str) -> dict[str, str] | None:
 
 
 def _resource(kind: ObjectKind) -> Any:
-    """The class that lightkube has for it."""
+    """Return lightkube's class for a kind of object."""
     from lightkube import generic_resource
     from lightkube.resources import core_v1, networking_v1
 

@@ -1,4 +1,4 @@
-"""Kubernetes as a scheduler backend: what its entry point names."""
+"""Entry point of the Kubernetes scheduler backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["OPTIONS", "TITLE", "source"]
 
 
 def source() -> NodeSource:
-    """The backend itself, with the libraries that it needs."""
+    """Load the backend with its libraries."""
     from jupyter_mntrain.sources.kubernetes.kubernetes_source import KubernetesSource
 
     return KubernetesSource()

@@ -1,4 +1,4 @@
-"""Forwarding: ports of this machine's loopback that lead to pods, by ``kubectl port-forward``.
+"""Port forwarding: runs ``kubectl port-forward`` from this machine's loopback to pods.
 
 lightkube does not forward. One child per pod: kubectl does not follow one to its successor.
 """
@@ -39,14 +39,14 @@ _LISTENS = re.compile(rf"Forwarding from {re.escape(HOST)}:(\d+) ->")
 
 
 class PodForwards:
-    """The children of this process, each for a slot and its pod of the moment."""
+    """The running port forwards, one for each slot's current pod."""
 
     def __init__(self) -> None:
         self._children: dict[str, _Forward] = {}
 
     async def addresses(self, pods: Mapping[str, str], namespace: str) -> dict[str, str]:
-        """Where agents are reached on this machine, by slot; pods that have just ended are left
-        out.
+        """Return the local addresses at which agents are reached, by slot, without pods that just
+        ended.
 
         Args:
             pods: their names, by slot. Forwards to others end.
@@ -83,7 +83,7 @@ class PodForwards:
 
 
 class _Forward:
-    """One child."""
+    """A ``kubectl port-forward`` process."""
 
     def __init__(self, pod: str, process: Process) -> None:
         self.pod = pod
@@ -96,7 +96,7 @@ class _Forward:
 
     @classmethod
     async def begin(cls, program: str, pod: str, namespace: str) -> _Forward:
-        """Start it; returns once it listens, or will not."""
+        """Start the process; return once it listens, or has failed to."""
         to = ("--namespace", namespace, f"pod/{pod}", f":{AGENT_PORT}")
         words = (program, "port-forward", "--address", HOST, *to)
         # Its own session: Ctrl-C is for the command that waits.
@@ -118,7 +118,7 @@ class _Forward:
 
     @property
     def said(self) -> str:
-        """What it said last."""
+        """Its last lines of output."""
         return " ".join(self._lines)
 
     async def close(self) -> None:

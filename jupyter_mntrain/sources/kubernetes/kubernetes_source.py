@@ -60,7 +60,9 @@ IN_A_POD = "KUBERNETES_SERVICE_HOST"
 
 
 class KubernetesSource(NodeSource):
-    """Asks the API server of the kubeconfig, or inside of a pod, of its own cluster."""
+    """Requests nodes from the API server that the kubeconfig names, or in a pod, from its own
+    cluster.
+    """
 
     name = NAME
     title = TITLE
@@ -111,7 +113,7 @@ class KubernetesSource(NodeSource):
             return Allocation(allocation_id, NAME, "unknown", slots, problem=error.problem)
 
     async def addresses(self, allocation_id: str, request: NodesRequest) -> dict[str, str]:
-        """None, if the API server cannot be asked now.
+        """Return the agents' addresses by slot; none if the API server cannot be reached now.
 
         Raises:
             RefusedError: ports would have to be forwarded, and cannot.
@@ -132,7 +134,7 @@ class KubernetesSource(NodeSource):
         await self._forwards.close()
 
     async def save(self, allocation_id: str, request: NodesRequest) -> None:
-        """As Kueue evicts: each agent is told to end, and has the grace period to save in."""
+        """Stop the agents like an eviction by Kueue: they have the grace period to save."""
         async with connected(request.option("namespace")) as api:
             outer = await api.get(_kind(request), allocation_id)
             told = None if outer is None else await _kueue(api, outer)
@@ -150,7 +152,9 @@ class KubernetesSource(NodeSource):
             await api.delete(SECRETS, allocation_id)
 
     async def hindrance(self, allocation_id: str, request: NodesRequest) -> Problem | None:
-        """Which network policy keeps the pods from each other, if this user may read policies."""
+        """Find a network policy that blocks traffic between the pods, if this user may read
+        policies.
+        """
         with suppress(RefusedError):
             async with connected(request.option("namespace")) as api:
                 found = await api.listed(PODS, labels=f"{JOB_LABEL}={allocation_id}")
@@ -180,7 +184,7 @@ def _kind(request: NodesRequest) -> ObjectKind:
 
 
 async def _asked(api: KubernetesApi, request: NodesRequest) -> AskedResources:
-    """Users of many clusters may not list nodes: then only names that are given count."""
+    """Resolve the resources. Users who may not list nodes get only those that are given by name."""
     try:
         nodes = await api.listed(NODES)
     except RefusedError as error:
@@ -193,7 +197,7 @@ async def _asked(api: KubernetesApi, request: NodesRequest) -> AskedResources:
 async def _complete(
     api: KubernetesApi, request: NodesRequest, command: SlotCommand, outer: Part
 ) -> None:
-    """Make what belongs to the workload, then let it start."""
+    """Create the objects that belong to the workload, then let it start."""
     name, uid = outer["metadata"]["name"], outer["metadata"]["uid"]
     await api.create(SECRETS, secret(request, command.secrets, name, uid))
     with suppress(RefusedError):  # not everyone may see or make policies
@@ -222,7 +226,7 @@ async def _found(api: KubernetesApi, request: NodesRequest, outer: Part) -> Foun
 
 
 async def _kueue(api: KubernetesApi, outer: Part) -> tuple[ObjectKind, Part] | None:
-    """Kueue's object for a workload, and its kind; ``None`` if there is none."""
+    """Find Kueue's object for a workload, and its kind; ``None`` if there is none."""
     for kind in (WORKLOADS, OLDER_WORKLOADS):
         for found in await api.listed(kind):
             if outer["metadata"]["uid"] in _owners(found):

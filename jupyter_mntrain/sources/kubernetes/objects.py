@@ -1,4 +1,4 @@
-"""Objects: what is created for a request, as dictionaries, and as text for people. Pure."""
+"""Kubernetes objects: creates those of a request, as dictionaries or as YAML for people. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_RESTARTS = 3
 
 
 def workload(request: NodesRequest, command: SlotCommand, name: str, asks: AskedResources) -> Part:
-    """The JobSet or the TrainJob. It is created suspended: it starts once its secret exists, and
+    """Make the JobSet or TrainJob. It is created suspended, and starts once its secret exists and
     Kueue, if there is a queue, has admitted it.
     """
     made = _trainjob if request.option("kind") == TRAINJOB else _jobset
@@ -72,7 +72,7 @@ def _jobset(request: NodesRequest, command: SlotCommand, name: str, asks: AskedR
 
 
 def _trainjob(request: NodesRequest, command: SlotCommand, name: str, asks: AskedResources) -> Part:
-    """The same pod as patches of a training runtime, whose ``torchrun`` is replaced."""
+    """Make a TrainJob: the same pod as a patch of a training runtime, without its ``torchrun``."""
     own = container(request, command, name, asks)
     trainer: Part = {
         **({"image": own["image"]} if "image" in own else {}),
@@ -107,7 +107,7 @@ def _trainjob(request: NodesRequest, command: SlotCommand, name: str, asks: Aske
 
 
 def secret(request: NodesRequest, values: Mapping[str, str], name: str, owner: str) -> Part:
-    """The secret that every pod mounts; it goes with the workload.
+    """Make the secret that every pod mounts. It is deleted with the workload.
 
     Args:
         owner: uid of the workload; empty where it does not exist yet.
@@ -126,7 +126,7 @@ def secret(request: NodesRequest, values: Mapping[str, str], name: str, owner: s
 
 
 def workload_reference(request: NodesRequest, name: str, uid: str) -> Part:
-    """The workload, as objects that go with it name it."""
+    """Make the owner reference to the workload, for objects that are deleted with it."""
     is_trainjob = request.option("kind") == TRAINJOB
     version, kind = (
         ("trainer.kubeflow.org/v1alpha1", "TrainJob")
@@ -137,8 +137,8 @@ def workload_reference(request: NodesRequest, name: str, uid: str) -> Part:
 
 
 def network_policy(request: NodesRequest, name: str, owner: str) -> Part:
-    """What has to be allowed where a policy isolates the pods: everything between them, and the
-    agents' port for the namespace, where the notebook is.
+    """Make a network policy that allows, where others isolate the pods, all traffic between them
+    and the agents' port from the namespace, where the notebook is.
     """
     between = {"podSelector": {"matchLabels": {JOB_LABEL: name}}}
     made = workload_reference(request, name, owner)
@@ -163,8 +163,8 @@ def network_policy(request: NodesRequest, name: str, owner: str) -> Part:
 
 
 def rendered(request: NodesRequest, command: SlotCommand, name: str, asks: AskedResources) -> str:
-    """The objects as YAML, as ``kubectl apply`` takes them. Secrets are left out: their values
-    stand for the files that they are made of.
+    """Render the objects as YAML for ``kubectl apply``, with placeholders for the values of
+    secrets.
     """
     import yaml  # takes a while: not when the extension is loaded
 

@@ -1,4 +1,4 @@
-"""Options of Kubernetes, as a person gives them, and what they mean for the pods."""
+"""Options of the Kubernetes backend, and what they mean for the pods."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ class Gpus(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """So many of a resource, per node."""
+    """An amount of a resource, per node."""
 
     resource: str
     each: int = 1
 
 
 def check(request: NodesRequest) -> None:
-    """Return if the options can be meant. Asks nothing.
+    """Check that the options are valid, without asking the cluster.
 
     Raises:
         SpecError: they cannot.
@@ -147,7 +147,7 @@ _FORMS = (
 
 
 def gpus_of(request: NodesRequest) -> Gpus:
-    """The GPUs of each node, from ``4``, ``gpu:4``, ``gpu:MODEL:4`` or ``MODEL:4``.
+    """Parse the GPUs of each node: ``4``, ``gpu:4``, ``gpu:MODEL:4`` or ``MODEL:4``.
 
     Raises:
         SpecError: it is none of these.
@@ -161,7 +161,7 @@ def gpus_of(request: NodesRequest) -> Gpus:
 
 
 def rdma_of(request: NodesRequest) -> Amount | None:
-    """The RDMA resource by name; ``None`` if there is none, or the nodes are to tell it.
+    """Parse the RDMA resource; ``None`` if there is to be none, or it is to be found on the nodes.
 
     Raises:
         SpecError: it is not a name and a number.
@@ -177,7 +177,7 @@ def rdma_of(request: NodesRequest) -> Amount | None:
 
 
 def grace_s(request: NodesRequest) -> int:
-    """Seconds between TERM and KILL.
+    """Return the seconds between TERM and KILL.
 
     Raises:
         SpecError: too few for a save, or not a number.
@@ -190,7 +190,7 @@ def grace_s(request: NodesRequest) -> int:
 
 
 def labels_of(request: NodesRequest) -> dict[str, str]:
-    """The labels that nodes must have.
+    """Parse the labels that nodes must have.
 
     Raises:
         SpecError: one is not a name and a value.
@@ -205,7 +205,7 @@ def labels_of(request: NodesRequest) -> dict[str, str]:
 
 
 def tolerations_of(request: NodesRequest) -> list[Mapping[str, str]]:
-    """The taints that pods tolerate.
+    """Parse the taints that pods tolerate.
 
     Raises:
         SpecError: one is not a taint.
@@ -229,7 +229,7 @@ _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def object_name(request: NodesRequest, number: str) -> str:
-    """Name of the objects: the request's, as Kubernetes takes it, and a number of our own.
+    """Make a unique name for the objects from the request's name and a suffix.
 
     Args:
         number: makes it unique; a few lower-case letters and digits.

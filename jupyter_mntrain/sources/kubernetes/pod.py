@@ -1,4 +1,4 @@
-"""Pod: the template from which every node of a request is made. Pure.
+"""Pod template: what every node of a request is made from. Pure.
 
 One template serves both objects that it is wrapped in; see :mod:`.objects`.
 """
@@ -52,7 +52,7 @@ Part = dict[str, Any]
 
 
 def container(request: NodesRequest, command: SlotCommand, name: str, asks: AskedResources) -> Part:
-    """The container that runs the agent, as process 1: it hears TERM, and nothing else does.
+    """Make the container that runs the agent as process 1, the only one that gets TERM.
 
     Args:
         name: of the objects of this request.
@@ -90,7 +90,7 @@ def container(request: NodesRequest, command: SlotCommand, name: str, asks: Aske
 
 
 def _literal(text: str) -> str:
-    """As Kubernetes leaves it: it reads ``$(NAME)`` as a variable."""
+    """Escape text in which Kubernetes would expand ``$(NAME)`` as a variable."""
     return text.replace("$", "$$")
 
 
@@ -101,12 +101,12 @@ def _resources(request: NodesRequest, asks: AskedResources) -> Part:
 
 
 def _rights(asks: AskedResources) -> Part:
-    """RDMA registers memory, which stays locked."""
+    """Return the right to lock memory, which RDMA needs."""
     return {"capabilities": {"add": ["IPC_LOCK"]}} if asks.rdma else {}
 
 
 def volumes(request: NodesRequest, name: str) -> list[Part]:
-    """The volumes that :func:`container` mounts."""
+    """Return the volumes that :func:`container` mounts."""
     size = request.option("shm") or SHARED_MEMORY
     claim = request.option("storage")
     kept: Part = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
@@ -118,7 +118,7 @@ def volumes(request: NodesRequest, name: str) -> list[Part]:
 
 
 def metadata(request: NodesRequest, name: str) -> Part:
-    """Labels and annotations of the pods."""
+    """Return the labels and annotations of the pods."""
     told = {
         NETWORKS: request.option("network"),
         REQUIRED: request.option("topology"),
@@ -130,7 +130,9 @@ def metadata(request: NodesRequest, name: str) -> Part:
 
 
 def placement(request: NodesRequest, asks: AskedResources) -> Part:
-    """What a pod says of where, as whom and how it runs: all of it may also patch a runtime's."""
+    """Return the part of a pod's spec that says where, as whom and how it runs. It can also patch a
+    training runtime.
+    """
     user = request.option("user")
     told: Part = {
         "terminationGracePeriodSeconds": grace_s(request),
@@ -149,7 +151,7 @@ def _named(name: str) -> list[Part]:
 
 
 def template(request: NodesRequest, command: SlotCommand, name: str, asks: AskedResources) -> Part:
-    """The whole template."""
+    """Make the whole pod template."""
     priority = request.option("pod-priority")
     return {
         "metadata": metadata(request, name),

@@ -1,4 +1,4 @@
-"""Network policies: which of them keep our pods from each other, or us from them. Pure.
+"""Network policies: finds those that block traffic between our pods, or to them. Pure.
 
 A pod that no policy selects is free. One that is selected may do only what some policy allows.
 """
@@ -23,7 +23,7 @@ FIX = "apply the NetworkPolicy that '--dry-run' prints, or ask the administrator
 
 
 class Pod(NamedTuple):
-    """One end. ``ip`` is empty while it has none."""
+    """One end of a connection. ``ip`` is empty until it is assigned."""
 
     labels: Mapping[str, str]
     namespace: str
@@ -34,7 +34,7 @@ class Pod(NamedTuple):
 def blocked(
     policies: Sequence[Object], pods: Sequence[Pod], notebook: Pod | None = None
 ) -> Problem | None:
-    """What policies make impossible: between pods of one request, or from the notebook to them.
+    """Find traffic that policies block: between pods of one request, or from the notebook to them.
 
     Args:
         policies: of the namespace of the pods, and of the notebook's.
@@ -60,7 +60,7 @@ def _problem(names: Sequence[str], what: str) -> Problem:
 def _between(
     policies: Sequence[Object], sender: Pod, receiver: Pod, ports: range
 ) -> tuple[str, ...]:
-    """Names of those that forbid it; empty if nothing does."""
+    """Return the names of the policies that block the traffic; empty if none does."""
     out = _forbidding(policies, "Egress", sender, receiver, ports)
     return out or _forbidding(policies, "Ingress", receiver, sender, ports)
 
@@ -116,7 +116,7 @@ def _is_within(ip: str, block: Object) -> bool:
 
 
 def _allows_ports(rule: Object, wanted: range) -> bool:
-    """Whether one range of the rule has all of them. Named ports are those of the agent."""
+    """Return whether a single range of the rule includes all ports. Named ports are the agent's."""
     told = rule.get("ports")
     return not told or any(_has_all(one, wanted) for one in told)
 
@@ -134,7 +134,7 @@ def _has_all(one: Object, wanted: range) -> bool:
 
 
 def _matches(selector: Object, labels: Mapping[str, str]) -> bool:
-    """An empty selector matches everything."""
+    """Return whether a selector matches; an empty one matches everything."""
     exact = selector.get("matchLabels") or {}
     return all(labels.get(key) == value for key, value in exact.items()) and all(
         _holds(one, labels) for one in selector.get("matchExpressions") or ()

@@ -1,4 +1,4 @@
-"""Reasons: why pods of ours do not run yet, as Kueue, the scheduler and the nodes tell it. Pure.
+"""Pending reasons: why our pods do not run yet, as Kueue, the scheduler and nodes report it. Pure.
 
 What Kubernetes answers is read as plain dictionaries: fields differ between versions, and none of
 them is needed for a reason to be told.
@@ -115,12 +115,12 @@ _PAUSED = _WaitMeaning(
 
 
 def suspended() -> Waiting:
-    """Of what nobody but us starts and stops."""
+    """Return the reason for a suspended workload that Kueue does not manage."""
     return _waiting("Suspended", _PAUSED)
 
 
 def in_queue(workload: Object | None, *, is_readable: bool = True) -> Waiting | None:
-    """Why Kueue does not let it start; ``None`` once it has.
+    """Return why Kueue does not admit the workload; ``None`` once it has.
 
     Args:
         workload: Kueue's object for it; ``None`` = there is none.
@@ -161,7 +161,7 @@ def _of_checks(checks: Sequence[Object]) -> Waiting:
 
 
 def of_pods(pods: Sequence[Object], nodes: int, events: Iterable[Object] = ()) -> Waiting | None:
-    """Why not all pods run, the reason that never ends first; ``None`` if they do.
+    """Return why not all pods run; ``None`` if they do. A reason that never ends comes first.
 
     Args:
         nodes: as many pods are needed.
@@ -265,7 +265,7 @@ _QUOTA = re.compile(
 
 
 def _of_events(events: Iterable[Object]) -> Iterator[Waiting]:
-    """What stands in events alone: the objects themselves do not say it."""
+    """Yield reasons that appear only in events, not in the objects themselves."""
     for event in events:
         message, word = event.get("message", ""), event.get("reason", "")
         if word == "FailedMount":
@@ -280,7 +280,7 @@ def _of_events(events: Iterable[Object]) -> Iterator[Waiting]:
 
 
 def _exceeds(requested: str, limited: str) -> bool:
-    """Whether ``name=4,…`` is more than what is allowed in all."""
+    """Return whether a request, like ``name=4,…``, is larger than the whole quota."""
     most = dict(_amounts(limited))
     return any(amount > most.get(name, float("inf")) for name, amount in _amounts(requested))
 

@@ -1,4 +1,4 @@
-"""Resources: what nodes of a Kubernetes cluster offer, and what a pod asks for. Pure."""
+"""Resources: what nodes of a Kubernetes cluster offer, and what a pod requests. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MODEL_LABELS = {
 
 
 class Offered(NamedTuple):
-    """What nodes offer: the most that one of them has, by name of the resource."""
+    """Resources that nodes offer: the most of each that any single node has, by name."""
 
     gpus: Mapping[str, int] = {}
     rdma: Mapping[str, int] = {}
 
 
 def offered(nodes: Iterable[Mapping[str, Any]]) -> Offered:
-    """What these Node objects offer."""
+    """Return what a list of Node objects offers."""
     gpus: dict[str, int] = {}
     rdma: dict[str, int] = {}
     for node in nodes:
@@ -53,7 +53,7 @@ def offered(nodes: Iterable[Mapping[str, Any]]) -> Offered:
 
 
 class AskedResources(NamedTuple):
-    """What the pod of each node asks for besides processors and memory."""
+    """Resources that each pod requests besides CPU and memory."""
 
     gpus: Amount | None = None
     model: Mapping[str, str] = {}
@@ -61,7 +61,7 @@ class AskedResources(NamedTuple):
 
 
 def asked(request: NodesRequest, of: Offered | None) -> AskedResources:
-    """The resources by their names in this cluster.
+    """Resolve the requested resources to their names in this cluster.
 
     Args:
         of: ``None`` = no node was asked: only what is given by name, and GPUs as NVIDIA's.
@@ -127,7 +127,7 @@ def _refuse_unclear(what: str, flag: str, names: list[str]) -> None:
 
 
 def limits(request: NodesRequest, asks: AskedResources) -> dict[str, str]:
-    """Limits of the container, which are its requests too."""
+    """Return the container's limits, which are also its requests."""
     told = {name: request.option(name) for name in ("cpu", "memory") if request.option(name)}
     for amount in (asks.gpus, asks.rdma):
         if amount is not None:

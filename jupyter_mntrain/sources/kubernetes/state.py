@@ -1,4 +1,4 @@
-"""State of an allocation, out of the objects that Kubernetes has for it. Pure."""
+"""State of an allocation, derived from its Kubernetes objects. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Object = Mapping[str, Any]
 
 
 class FoundObjects(NamedTuple):
-    """What there is.
+    """Kubernetes objects of an allocation.
 
     Args:
         outer: the JobSet or the TrainJob.
@@ -36,7 +36,7 @@ class FoundObjects(NamedTuple):
 
 
 def allocation_of(found: FoundObjects, request: NodesRequest) -> Allocation:
-    """The allocation as it is now."""
+    """Return the current state of the allocation."""
     meta, status = found.outer["metadata"], found.outer.get("status") or {}
     ends = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
     pods = newest(found.pods)
@@ -75,7 +75,7 @@ def _waiting(found: FoundObjects, request: NodesRequest) -> Waiting | None:
 
 
 def newest(pods: Iterable[Object]) -> dict[int, Object]:
-    """The pods that are not over, by slot: of two for one slot, the younger one."""
+    """Return the newest pod of each slot."""
     found: dict[int, Object] = {}
     for pod in sorted(pods, key=lambda one: one["metadata"].get("creationTimestamp") or ""):
         index = (pod["metadata"].get("annotations") or {}).get(INDEX)
@@ -103,7 +103,7 @@ def _slot(name: str, pod: Object | None) -> Slot:
 
 
 def _grants(found: FoundObjects, pods: Iterable[Object]) -> int:
-    """Kueue counts how often it has taken the nodes, and the JobSet how often it began again."""
+    """Count the grants: Kueue counts evictions, and the JobSet counts restarts."""
     workload = (found.workload or {}).get("status") or {}
     evictions = (workload.get("schedulingStats") or {}).get("evictions") or ()
     taken = sum(int(one.get("count", 0)) for one in evictions)

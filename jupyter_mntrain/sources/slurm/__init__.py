@@ -1,1 +1,1 @@
-"""SLURM: agents in an allocation, by ``sbatch``, ``squeue``, ``sinfo`` and ``scancel`` alone."""
+"""SLURM: agents in an allocation, using only ``sbatch``, ``squeue``, ``sinfo`` and ``scancel``."""

@@ -1,4 +1,4 @@
-"""Batch script: what runs in an allocation, written to be read by a person. Pure."""
+"""Batch script: the script that runs in an allocation, written to be read by people. Pure."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ exit $code
 
 
 def batch_script(request: NodesRequest, command: SlotCommand, folder: PurePath) -> str:
-    """The whole script.
+    """Render the whole batch script.
 
     Args:
         folder: of the allocation, on a file system that all nodes share.
@@ -119,7 +119,7 @@ def batch_script(request: NodesRequest, command: SlotCommand, folder: PurePath) 
 
 
 def agent_words(command: SlotCommand, folder: PurePath) -> str:
-    """What runs in a slot, as the function ``agent`` of a script starts it."""
+    """Return the command that a script's function ``agent`` runs in a slot."""
     facts = {
         SLOT: '"$slot"',
         SECRETS: shlex.quote(str(folder / SECRETS_FOLDER)),
@@ -130,6 +130,6 @@ def agent_words(command: SlotCommand, folder: PurePath) -> str:
 
 
 def lines_before(request: NodesRequest, command: SlotCommand) -> str:
-    """A person's own lines, and the variables of what runs."""
+    """Return the user's own shell lines, and exports of the agent's variables."""
     exports = [f"export {name}={shlex.quote(value)}" for name, value in command.environment.items()]
     return "".join(f"{line}\n" for line in (*before_lines(request), *exports, ""))

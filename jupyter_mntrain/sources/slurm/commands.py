@@ -1,4 +1,4 @@
-"""Commands of SLURM: runs them as the user, in plain English and with bounded patience."""
+"""SLURM commands: runs them as the user, in the C locale and with a timeout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ them for its own.
 
 
 class CommandResult(NamedTuple):
-    """What a command said."""
+    """Exit code and output of a command."""
 
     code: int
     output: str

@@ -1,4 +1,4 @@
-"""Folders of allocations: each submission makes one, and only such a one is ever removed."""
+"""Folders of allocations: each submission makes one, and no other folder is ever removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_mntrain.sources.slurm.slurm_options import NAME
 
 
 class AllocationFolders:
-    """Makes them, knows them again, and removes them.
+    """Makes, recognizes and removes folders of allocations.
 
     Args:
         root: under which they are made.
@@ -23,11 +23,11 @@ class AllocationFolders:
         self.root = root
 
     def place(self, request: NodesRequest) -> Path:
-        """One for a request, which is not made yet."""
+        """Choose a folder for a request, without making it."""
         return self.root / f"{request.name}-{secrets.token_hex(4)}"
 
     def make(self, folder: Path, script: str, command: SlotCommand) -> None:
-        """Make one, with the script that runs there and the secrets of what runs."""
+        """Make a folder with its script, and the secrets of the command that runs there."""
         folder.mkdir(parents=True, mode=0o700)
         try:
             (folder / SCRIPT).write_text(script)
@@ -37,8 +37,8 @@ class AllocationFolders:
             raise
 
     def is_ours(self, folder: Path, request: NodesRequest) -> bool:
-        """Whether a submission of this request made a folder, not a person who works in it. Ours is
-        gone once it was given back before anything ran.
+        """Return whether a submission of this request made the folder, rather than a user. True
+        also if it is gone because the nodes were given back before anything ran.
         """
         is_place = (
             folder.is_absolute()
@@ -48,17 +48,17 @@ class AllocationFolders:
         return is_place and (not folder.exists() or (folder / SCRIPT).is_file())
 
     def remove_secrets(self, folder: Path) -> None:
-        """Of one that is ours."""
+        """Remove the secrets from one of our folders."""
         shutil.rmtree(folder / SECRETS_FOLDER, ignore_errors=True)
 
     def remove_unused(self, folder: Path) -> None:
-        """Remove one that is ours, unless something has run: then it holds records."""
+        """Remove one of our folders, unless something has run there: then it holds records."""
         if not any(folder.glob(f"{NAME}-*")):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def told_in(path: Path) -> str:
-    """What was told in a file; nothing if there is none."""
+    """Return the stripped text of a file; empty if there is none."""
     with suppress(OSError):
         return path.read_text().strip()
     return ""

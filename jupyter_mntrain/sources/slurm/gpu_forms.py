@@ -1,4 +1,4 @@
-"""GPU forms: what SLURM is asked for GPUs with, and how it writes them. Pure.
+"""GPU formats: how GPUs are requested from SLURM, and how it prints them. Pure.
 
 Sites want different forms, and their plugins refuse the others: the form that a person writes
 chooses the option. Measured with 22.05 and 24.11: ``--gpus-per-node`` refuses ``gpu:2``, and
@@ -32,7 +32,7 @@ _OTHERS = frozenset(
 
 
 class AskedGpus(NamedTuple):
-    """GPUs per node as a person asked for them.
+    """GPUs per node as the user requested them.
 
     Args:
         kind: type of the GPUs; empty = any.
@@ -45,7 +45,7 @@ class AskedGpus(NamedTuple):
 
     @property
     def option(self) -> str:
-        """For ``sbatch``."""
+        """The option for ``sbatch``."""
         kind = f"{self.kind}:" if self.kind else ""
         return (
             f"--gres=gpu:{kind}{self.number}"
@@ -55,7 +55,7 @@ class AskedGpus(NamedTuple):
 
 
 def asked_gpus(text: str) -> AskedGpus | None:
-    """Read ``4``, ``gpu:4``, ``gpu:TYPE:4`` or ``TYPE:4``; ``None`` for no GPUs.
+    """Parse ``4``, ``gpu:4``, ``gpu:TYPE:4`` or ``TYPE:4``; return ``None`` for no GPUs.
 
     Raises:
         SpecError: it has another form.
@@ -73,14 +73,14 @@ def asked_gpus(text: str) -> AskedGpus | None:
 
 
 class SaidGpus(NamedTuple):
-    """GPUs as SLURM wrote them: ``kind`` is empty where it named no type."""
+    """GPUs as SLURM printed them. ``kind`` is empty if it printed no type."""
 
     kind: str
     number: int
 
 
 def said_gpus(text: str) -> tuple[SaidGpus, ...]:
-    """Read what SLURM says of GPUs, in any of its forms; other resources are left out.
+    """Parse GPUs that SLURM printed in any of its formats; other resources are left out.
 
     They are: ``4``, ``a100:4``, ``gpu``, ``gpu:4``, ``gpu:a100:4(S:0-1)``, ``gpu:a100:2(IDX:0,3)``,
     ``gres:gpu:4``, ``gres/gpu:4``, ``gres/gpu:a100=4``, several of them with commas, ``(null)``,
@@ -92,7 +92,7 @@ def said_gpus(text: str) -> tuple[SaidGpus, ...]:
 
 
 def count_of(text: str) -> int:
-    """How many GPUs SLURM says, in any form of :func:`said_gpus`."""
+    """Return the number of GPUs that SLURM printed, in any format of :func:`said_gpus`."""
     return sum(one.number for one in said_gpus(text))
 
 

@@ -1,4 +1,4 @@
-"""Own steps: agents in a job that a person has already, such as one of ``salloc``."""
+"""Job steps: agents in a job that the user already has, such as one of ``salloc``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STOPPED = ("SUSPENDED", "STOPPED")
 
 
 class OwnSteps:
-    """Starts agents as a step of a job that is not ours, and ends that step, never the job.
+    """Starts agents as a step of the user's own job, and ends only that step, never the job.
 
     An allocation's id is the job's number and the name of the step, which is that of its folder.
     """
@@ -52,7 +52,7 @@ class OwnSteps:
         self._queue = queue
 
     async def usual_nodes(self, request: NodesRequest) -> int:
-        """All that the job holds."""
+        """Return the number of nodes that the job holds."""
         return len(await self._queue.expanded((await self._held_line(request)).nodes))
 
     async def check(self, request: NodesRequest) -> None:
@@ -111,7 +111,7 @@ class OwnSteps:
         return msgspec.structs.replace(now, id=allocation_id)
 
     def directory(self, allocation_id: str, request: NodesRequest) -> Path:
-        """Its folder.
+        """Return the folder of an allocation.
 
         Raises:
             RefusedError: no submission of this request has made it.
@@ -138,7 +138,7 @@ class OwnSteps:
         self._folders.remove_unused(folder)
 
     async def _held_line(self, request: NodesRequest) -> QueueLine:
-        """Of the job that a person names.
+        """Read the queue line of the job that the user names.
 
         Raises:
             SpecError: the request says how nodes are to be that are there already.
@@ -169,7 +169,9 @@ class OwnSteps:
     async def _ended_with_job(
         self, allocation_id: str, request: NodesRequest, line: QueueLine
     ) -> Allocation:
-        """A step is granted nodes once: if its job is queued again, it does not come back."""
+        """Return the state of a step that ended with its job. A step never comes back, even if its
+        job is requeued.
+        """
         history = (await self._queue.history(line.job))._replace(restarts=0)
         now = allocation_of(line, request, history)
         # SLURM gives no cause: whoever has the job ends it.
@@ -180,7 +182,7 @@ class OwnSteps:
     def _begins(
         self, allocation_id: str, request: NodesRequest, steps: Sequence[StepLine]
     ) -> Allocation:
-        """Before its step runs.
+        """Return the state of an allocation whose step does not run yet.
 
         Args:
             steps: of its job.
@@ -195,7 +197,7 @@ class OwnSteps:
         return _allocation(allocation_id, request, "pending", waiting=waiting)
 
     def _is_begun(self, name: str) -> bool:
-        """Whether a step of this name is one of ours."""
+        """Return whether a step of this name is one of ours."""
         return "/" not in name and (self._folders.root / name / HELD).is_file()
 
     async def _nodes(self, step: StepLine, request: NodesRequest, folder: Path) -> HeldNodes:
@@ -208,12 +210,12 @@ class OwnSteps:
 
 
 def is_step_id(allocation_id: str) -> bool:
-    """Whether an allocation is a step of a person's own job."""
+    """Return whether an allocation is a step of the user's own job."""
     return "/" in allocation_id
 
 
 def job_of(request: NodesRequest) -> str:
-    """The number of the job that a person names.
+    """Return the number of the job that the user names.
 
     Raises:
         SpecError: it is none, or this process is in no job.
@@ -231,7 +233,7 @@ def job_of(request: NodesRequest) -> str:
 
 
 def _of(line: QueueLine) -> str:
-    """Tells a job from another that got its number."""
+    """Return an id that distinguishes a job from a later one with the same number."""
     return f"{line.job} {line.submitted_s or 0:.0f}"
 
 
@@ -248,7 +250,7 @@ def _named(name: str, steps: Sequence[StepLine]) -> tuple[StepLine, ...]:
 
 
 def _is_silent(folder: Path) -> bool:
-    """Whether the script of a step was killed: it touches a file as long as it runs."""
+    """Return whether a step's script was killed: it touches a file as long as it runs."""
     try:
         return time.time() - (folder / ALIVE).stat().st_mtime > SILENCE_S
     except OSError:
@@ -256,7 +258,9 @@ def _is_silent(folder: Path) -> bool:
 
 
 def _taken(allocation_id: str, request: NodesRequest, line: QueueLine) -> Allocation:
-    """Its job waits again, or another one with its number does."""
+    """Return the state of an allocation whose job was requeued, or replaced by another job with its
+    number.
+    """
     cause = f"job {line.job} holds its nodes no more: SLURM says {line.state}"
     problem = Problem(Kind.NODES_TAKEN, cause=cause, fix=fix_of(Kind.NODES_TAKEN))
     return _allocation(allocation_id, request, "ended", outcome="failed", problem=problem)

@@ -1,4 +1,5 @@
-"""Pending reasons: SLURM's words for why a job waits, in ours, and whether waiting can help. Pure.
+"""Pending reasons: translates SLURM's reasons why a job waits, and tells whether waiting helps.
+Pure.
 
 The words are those of ``squeue``'s manual, section JOB REASON CODES.
 """
@@ -131,7 +132,7 @@ _BUDGET = re.compile(r"Minutes", re.ASCII)
 
 
 def pending_reason(word: str, job: str) -> Problem:
-    """Why a job waits; the kind says whether waiting can help.
+    """Explain why a job waits. The kind says whether waiting can help.
 
     Args:
         word: SLURM's own.
@@ -155,7 +156,7 @@ def _told(word: str) -> tuple[Kind, _SlurmReason]:
 
 
 def _limit(match: re.Match[str]) -> tuple[Kind, _SlurmReason]:
-    """A limit of an account or a quality of service: of one job, of all of them, or of a budget."""
+    """Explain a limit of an account or QOS: per job, for all jobs together, or a budget."""
     owner = _OWNERS[match["whose"]]
     ask = f"or ask the administrators for a higher limit ({match[0]})"
     if match["how"] == "Min" or _PER_JOB.search(match["rest"]):

@@ -1,4 +1,4 @@
-"""Queue line: what ``squeue`` says of a job, and the allocation that it describes. Pure.
+"""Queue line: parses what ``squeue`` prints about a job into the state of an allocation. Pure.
 
 Only explicit formats are asked for: they are the same from 22.05 to 24.11, while JSON, which one of
 the two cannot filter, differs in nearly every field.
@@ -50,7 +50,7 @@ _UNUSABLE = ("down", "fail", "error", "unknown", "power")
 
 
 class QueueLine(NamedTuple):
-    """One job; times are Unix times.
+    """One job in the queue. Times are Unix times.
 
     Args:
         nodes: in SLURM's short form: ``node[1-3,7]``.
@@ -81,7 +81,7 @@ class QueueLine(NamedTuple):
 
 
 class HeldNodes(NamedTuple):
-    """What is known of the nodes that a job holds.
+    """Details about the nodes that a job holds.
 
     Args:
         hosts: by slot, as the nodes have told; a slot that has not yet is missing.
@@ -101,7 +101,7 @@ class HeldNodes(NamedTuple):
 
 
 def queue_line(told: str) -> QueueLine | None:
-    """Read a line of :data:`QUEUE_FORMAT`; ``None`` if it is not one."""
+    """Parse a line of :data:`QUEUE_FORMAT`; return ``None`` if it is not one."""
     fields = told.strip().split("|", QUEUE_FORMAT.count("|"))
     if len(fields) <= QUEUE_FORMAT.count("|") or not fields[0]:
         return None
@@ -112,7 +112,7 @@ def queue_line(told: str) -> QueueLine | None:
 
 
 def unix_s(text: str) -> float | None:
-    """A time of SLURM's, which is local where it is no number; ``None`` for ``N/A`` and the like.
+    """Parse a time that SLURM prints: a number, or local time. ``None`` for ``N/A`` and the like.
 
     A job without a limit ends in a year, as far as SLURM is concerned.
     """
@@ -124,7 +124,7 @@ def unix_s(text: str) -> float | None:
 
 
 def history_of(told: str) -> HeldNodes:
-    """What happened to a job, of ``scontrol --oneliner show job``."""
+    """Parse restarts, preemption and signals of a job from ``scontrol --oneliner show job``."""
     match = _RESTARTS.search(told)
     return HeldNodes(
         restarts=int(match[1]) if match else 0,
@@ -134,13 +134,13 @@ def history_of(told: str) -> HeldNodes:
 
 
 def node_states(told: str) -> dict[str, str]:
-    """State of each node, of ``sinfo -h -N -o`` :data:`NODES_FORMAT`."""
+    """Parse the state of each node from ``sinfo -h -N -o`` :data:`NODES_FORMAT`."""
     pairs = (line.partition("|") for line in told.splitlines())
     return {name.strip(): state.strip() for name, _, state in pairs if name.strip()}
 
 
 def allocation_of(line: QueueLine, request: NodesRequest, held: HeldNodes) -> Allocation:
-    """The allocation that a line describes."""
+    """Return the state of the allocation that a queue line describes."""
     state = _state(line)
     outcome, problem = _end(line) if state == "ended" else _beginning_end(line, held)
     is_granted = line.holds_nodes
@@ -185,7 +185,7 @@ def _slots(line: QueueLine, request: NodesRequest, held: HeldNodes) -> tuple[Slo
 
 
 def _slot(name: str, host: str, held: HeldNodes, is_claimed: bool) -> Slot:
-    """A slot of a job that holds nodes.
+    """Return the state of one slot of a job that holds nodes.
 
     Args:
         is_claimed: whether every node that the job holds is known to be a slot's.
@@ -231,7 +231,7 @@ _CAUSES: dict[str, str] = {
 
 
 def _beginning_end(line: QueueLine, held: HeldNodes) -> tuple[Outcome | None, Problem | None]:
-    """How a job will have ended, while its processes still do: SLURM only says COMPLETING."""
+    """Predict the outcome of a job that is ending, while SLURM only says COMPLETING."""
     if line.state not in _ENDING:
         return None, None
     if line.reason == "TimeLimit":

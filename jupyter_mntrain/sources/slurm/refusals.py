@@ -1,4 +1,4 @@
-"""Refusals: what SLURM's commands say when they refuse, with what to do about it. Pure."""
+"""Refusals: explains errors of SLURM's commands, and what to do about them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.sources.slurm.gpu_forms import said_gpus
 
 
 class Partition(NamedTuple):
-    """A partition as ``sinfo`` tells it.
+    """A partition as ``sinfo`` prints it.
 
     Args:
         nodes: of one kind; a partition of several kinds of nodes is told several times.
@@ -32,7 +32,7 @@ PARTITION_FORMAT = "%P|%D|%G|%l|%f"
 
 
 def partitions(told: str) -> tuple[Partition, ...]:
-    """What ``sinfo -h -o`` :data:`PARTITION_FORMAT` tells."""
+    """Parse the output of ``sinfo -h -o`` :data:`PARTITION_FORMAT`."""
     found = []
     for line in told.splitlines():
         fields = line.split("|")
@@ -112,7 +112,7 @@ _SILENT = "Unable to contact slurm controller"
 
 
 def refusal(said: str, request: NodesRequest, known: Sequence[Partition]) -> RefusedError:
-    """The error for what ``sbatch`` said when it refused.
+    """Make the error for a refusal that ``sbatch`` printed.
 
     Args:
         known: SLURM's partitions, for the fix; empty if they could not be asked for.
@@ -132,7 +132,7 @@ def refusal(said: str, request: NodesRequest, known: Sequence[Partition]) -> Ref
 
 
 def no_slurm(program: str) -> RefusedError:
-    """The error for a machine without SLURM's commands."""
+    """Make the error for a machine without SLURM's commands."""
     return RefusedError(
         f"there is no SLURM here: no command {program}",
         kind=Kind.NO_SCHEDULER,
@@ -142,7 +142,7 @@ def no_slurm(program: str) -> RefusedError:
 
 
 def _sentence(said: str) -> str:
-    """The last line that says something, without the program's name."""
+    """Return the last meaningful line of an error output, without the program's name."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith("Try ")]
     return (
@@ -173,7 +173,7 @@ def _facts(request: NodesRequest, known: Sequence[Partition]) -> dict[str, objec
 
 
 def _offer(known: Sequence[Partition]) -> str:
-    """What one can ask for: ``main has 3 nodes with 4 a100 GPUs``."""
+    """Describe what can be requested: ``main has 3 nodes with 4 a100 GPUs``."""
     told = []
     for one in known:
         gpus = [f"{gpu.number} {gpu.kind}".rstrip() + " GPUs" for gpu in said_gpus(one.gpus)]

@@ -1,4 +1,4 @@
-"""Options of SLURM that a person can choose, and the options of ``sbatch`` that they become."""
+"""Options of the SLURM backend, and the options of ``sbatch`` that they become."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _OURS = {
 
 
 def sbatch_options(request: NodesRequest) -> tuple[str, ...]:
-    """What ``sbatch`` is asked for, one option or a person's own line each.
+    """Return the options for ``sbatch``, one per line, including the user's own lines.
 
     Raises:
         SpecError: a value cannot be meant.
@@ -86,12 +86,12 @@ def sbatch_options(request: NodesRequest) -> tuple[str, ...]:
 
 
 def is_requeued(request: NodesRequest) -> bool:
-    """Whether a job that has saved before the time limit goes on in another grant."""
+    """Return whether a job that saved before the time limit continues in another allocation."""
     return request.option(REQUEUE) != NO
 
 
 def before_lines(request: NodesRequest) -> tuple[str, ...]:
-    """A person's own lines of shell."""
+    """Return the user's own shell lines."""
     return request.options.get(BEFORE, ())
 
 
@@ -113,7 +113,7 @@ def _lines(request: NodesRequest) -> Iterator[str]:
 
 
 def limit_text(time_s: float) -> str:
-    """A time limit as SLURM takes it: days, hours, minutes; it counts whole minutes, rounded up."""
+    """Format a time limit for SLURM (days-hours:minutes), rounded up to whole minutes."""
     minutes = max(1, -(-round(time_s) // 60))
     days, hours = divmod(minutes // 60, 24)
     return f"{days}-{hours:02}:{minutes % 60:02}:00"
@@ -128,7 +128,7 @@ def _lead_s(request: NodesRequest) -> int:
 
 
 def _check_own(line: str) -> None:
-    """A person's own options must not undo what the source relies on."""
+    """Check that the user's own options do not undo what the backend relies on."""
     try:
         words = shlex.split(line)
     except ValueError as error:

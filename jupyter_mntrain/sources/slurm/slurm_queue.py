@@ -1,4 +1,4 @@
-"""SLURM's queue: what its commands say of jobs, their steps and their nodes."""
+"""SLURM's queue: asks about jobs, their steps and their nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_JOB = "Invalid job id"
 
 
 class StepLine(NamedTuple):
-    """A step that runs.
+    """A running step.
 
     Args:
         step: as ``scancel`` takes it: ``4711.3``.
@@ -36,14 +36,14 @@ class StepLine(NamedTuple):
 
 
 class SlurmQueue:
-    """Asks SLURM what it knows."""
+    """Asks SLURM about jobs and nodes."""
 
     def __init__(self, commands: SlurmCommands) -> None:
         self._commands = commands
         self._hosts: dict[str, tuple[str, ...]] = {}
 
     async def line(self, job: str) -> QueueLine:
-        """What it says of a job.
+        """Return the queue line of a job.
 
         Raises:
             RefusedError: it knows no such job any more, or does not answer.
@@ -56,17 +56,17 @@ class SlurmQueue:
         return line
 
     async def owner(self, job: str) -> str:
-        """The number of the user whose job it is; empty if it is not known."""
+        """Return the user id of a job's owner; empty if unknown."""
         words = ["squeue", "-h", "-t", "all", "-j", job, "-o", "%U"]
         return (await self._commands.run(words)).output.partition("\n")[0].strip()
 
     async def history(self, job: str) -> HeldNodes:
-        """What has happened to a job."""
+        """Return how often a job was requeued, and whether it was preempted or signaled."""
         words = ["scontrol", "--oneliner", "show", "job", job]
         return history_of((await self._commands.run(words)).output)
 
     async def steps(self, job: str) -> tuple[StepLine, ...]:
-        """The steps of a job that run.
+        """Return the running steps of a job.
 
         Raises:
             RefusedError: it does not answer, which says nothing of them.
@@ -81,19 +81,19 @@ class SlurmQueue:
         return tuple(one for one in lines if is_step(one.step, job))
 
     async def states(self, nodes: str) -> dict[str, str]:
-        """How nodes are, by their names."""
+        """Return the states of nodes by name."""
         words = ["sinfo", "-h", "-N", "-n", nodes, "-o", NODES_FORMAT]
         return node_states((await self._commands.run(words)).output)
 
     async def expanded(self, nodes: str) -> tuple[str, ...]:
-        """The names in a short form of SLURM's, in its order."""
+        """Expand a short list of nodes, like ``node[1-3]``, into names in SLURM's order."""
         if nodes not in self._hosts:
             said = await self._commands.run(["scontrol", "show", "hostnames", nodes])
             self._hosts[nodes] = tuple(said.output.split())
         return self._hosts[nodes]
 
     async def cancel(self, *words: str, job: str) -> None:
-        """Have ``scancel`` end or signal something.
+        """Run ``scancel`` to end or signal a job or a step.
 
         Raises:
             RefusedError: it did not.
@@ -104,13 +104,15 @@ class SlurmQueue:
 
 
 def is_step(text: str, job: str) -> bool:
-    """Whether it is the number of a step of a job, which ``scancel`` takes for nothing else."""
+    """Return whether this is a number of a step of the job, which ``scancel`` takes for nothing
+    else.
+    """
     number, dot, step = text.partition(".")
     return bool(dot) and number == job and step.isascii() and step.isdigit()
 
 
 def unknown_job(job: str, complaint: str = "") -> RefusedError:
-    """The error for a job that SLURM tells nothing of."""
+    """Make the error for a job that SLURM does not know or give information on."""
     told = " ".join(complaint.split())
     if _NO_JOB in told or not told:
         return RefusedError(

@@ -28,7 +28,7 @@ from jupyter_mntrain.sources.slurm.slurm_queue import SlurmQueue, unknown_job
 
 
 class SlurmSource(NodeSource):
-    """Asks SLURM by its commands, on a login node or inside of an interactive job.
+    """Requests nodes with SLURM's commands, on a login node or inside an interactive job.
 
     Each allocation has a folder, which all of its nodes must share, as home directories are: its
     script and log, the state of its agents, and as long as it is not given back, its secrets.
@@ -121,7 +121,7 @@ class SlurmSource(NodeSource):
         self._folders.remove_unused(folder)
 
     async def _line(self, job: str, request: NodesRequest) -> QueueLine:
-        """What SLURM says of a job that this request has queued.
+        """Return the queue line of a job that this request has submitted.
 
         SLURM gives the numbers of jobs again: a job for another folder is another one, maybe one of
         the person's own.

@@ -1,4 +1,4 @@
-"""Status relay: a program inside an allocation that tells its agents what SLURM knows of it.
+"""Status relay: runs inside an allocation, and passes on to its agents what SLURM reports about it.
 
 ``python -m jupyter_mntrain.sources.slurm.status_relay FOLDER NODES [ID]``, next to the script that
 starts them; without an id the allocation is the job that it runs in. Agents learn by it that a node
@@ -39,7 +39,7 @@ looking whether one was."""
 
 
 class StatusRelay:
-    """Tells the agents of an allocation whatever is new.
+    """Passes news on to the agents of an allocation.
 
     Args:
         folder: of the allocation.
@@ -55,7 +55,7 @@ class StatusRelay:
         self._told = AllocationFile()
 
     def look(self) -> None:
-        """Ask the source, and tell."""
+        """Ask SLURM for the allocation's state, and pass it on if it is news."""
         now = asyncio.run(self._source.look(self._job, self._request))
         if now.state in ("unknown", "pending"):
             return
@@ -75,7 +75,7 @@ class StatusRelay:
             self._told = told
 
     def wait(self) -> None:
-        """Wait for a while; not for long once an agent asks why it is told to end."""
+        """Wait for a while, or until shortly after an agent asks why it is told to end."""
         asked = self._folder / ASK_FILE
         # SLURM may not have said why at once: once asked, it asks on.
         was_asked = asked.exists()

@@ -1,4 +1,4 @@
-"""Step script: runs alongside a job that a person has, and starts agents in it. Pure."""
+"""Step script: runs next to the user's own job, and starts agents in it. Pure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ wait "$agents"; exit
 def step_script(
     request: NodesRequest, command: SlotCommand, folder: PurePath, job: str, patience_s: float
 ) -> str:
-    """The whole script.
+    """Render the whole step script.
 
     Args:
         folder: of the allocation, on a file system that all nodes share; the step has its name.
@@ -118,7 +118,7 @@ def step_script(
 
 
 def step_id(job: str, name: str) -> str:
-    """The id of an allocation that is a step of a person's job. No command of SLURM's takes it for
-    the number of a job.
+    """Return the id of an allocation that is a step of the user's job. No SLURM command mistakes it
+    for a job number.
     """
     return f"{job}/{name}"
