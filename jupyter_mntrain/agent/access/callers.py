@@ -118,8 +118,8 @@ LONGEST_SECRET_BYTES = 8192
 
 
 def for_viewer(content: T, values: Iterable[str] = ()) -> T:
-    """An answer without secrets: those given, those of the jobs in it, and those of known forms.
-    A job's spec comes without the values of its variables, and without its files.
+    """Return an answer without secrets: those given, those of its jobs, and text that looks like
+    one. A job's spec loses its files and the values of its variables.
     """
     if isinstance(content, TrustNews):
         return content  # certificates, signed so that anybody may pass them on
@@ -127,7 +127,7 @@ def for_viewer(content: T, values: Iterable[str] = ()) -> T:
 
 
 def lines_for_viewer(block: bytes, values: Iterable[str]) -> bytes:
-    """Whole lines of a journal, without secrets."""
+    """Return whole lines of a journal without secrets."""
     values = tuple(values)
     return b"".join(_line_for_viewer(line, values) for line in block.splitlines(keepends=True))
 
@@ -149,15 +149,17 @@ def _spec_for_viewer(spec: JobSpec) -> JobSpec:
 
 
 def around(offset: int, limit: int) -> tuple[int, int]:
-    """Offset and length of what must be read to mask a part of a log: a secret may begin before
-    it, and who asks for single bytes must not learn more.
+    """Return the offset and length to read in order to mask a part of a log. A secret may begin
+    before the part, and a reader of single bytes must not piece it together.
     """
     begin = max(0, offset - LONGEST_SECRET_BYTES)
     return begin, offset - begin + limit + LONGEST_SECRET_BYTES
 
 
 def masked_log(content: bytes, values: Iterable[str]) -> bytes:
-    """A part of a log, of the same length, without these secrets and those of known forms."""
+    """Mask the given secrets, and text that looks like one, in a part of a log. The length stays
+    the same.
+    """
     spelled = [value.encode().decode("latin-1") for value in values]
     return masked(content.decode("latin-1"), spelled).encode("latin-1")
 
@@ -169,7 +171,7 @@ MOST_DRIVERS = tunables.count("limits.drivers")
 
 
 class NotAllowedError(RefusedError):
-    """The caller's certificate does not allow this."""
+    """The caller's certificate does not allow this request."""
 
     default = Kind.NOT_ALLOWED
 
@@ -190,7 +192,7 @@ class TrustKeeper:
         self._open: dict[int, set[IOStream]] = defaultdict(set)
 
     def caller(self, certificate: bytes | None) -> tuple[Subject, x509.Certificate]:
-        """The caller, and its certificate.
+        """Return the caller and its certificate.
 
         Raises:
             NotAllowedError: it has none, or one that was revoked or has expired since it connected.
@@ -212,7 +214,7 @@ class TrustKeeper:
 
     @contextmanager
     def connected(self, shown: x509.Certificate, connection: IOStream) -> Iterator[None]:
-        """Register a long-lived answer, so that it ends when its reader's certificate does."""
+        """Register a long-lived answer, so that it ends when the reader's certificate does."""
         serial = shown.serial_number
         self._open[serial].add(connection)
         expiry = asyncio.get_running_loop().call_later(_left_s(shown), connection.close)
@@ -225,7 +227,7 @@ class TrustKeeper:
                 del self._open[serial]
 
     def take(self, news: TrustNews) -> list[Change]:
-        """Store revocations and certificates that are newer. Returns what has changed.
+        """Store newer revocations and certificates. Returns what has changed.
 
         Raises:
             TrustError: one is not signed by the cluster's authority.
@@ -247,7 +249,7 @@ class TrustKeeper:
         return changes
 
     def news(self) -> TrustNews:
-        """Revocations and certificates that a driver may not know yet."""
+        """Return revocations and certificates that a driver may not have yet."""
         return TrustNews(
             revocations=self.credentials.revocations_pem(),
             certificates=tuple(self._drivers.values()),
@@ -283,5 +285,5 @@ class TrustKeeper:
 
 
 def _left_s(certificate: x509.Certificate) -> float:
-    """Seconds until it expires, by this machine's clock, as in a handshake."""
+    """Return the seconds until a certificate expires, by this machine's clock, like a handshake."""
     return (certificate.not_valid_after_utc - datetime.now(UTC)).total_seconds()

@@ -1,4 +1,4 @@
-"""Limits: bounds what one member, and all members together, may hold open."""
+"""Limits: what one member, and all members together, may hold open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ PIECE_THREADS = 8
 
 
 class Threads:
-    """Bounded: what is more waits. Logs and samples are read in the loop's own threads."""
+    """Bounded thread pools, in which excess work waits. Logs and samples use the event loop's own
+    pool.
+    """
 
     def __init__(self) -> None:
         self.slow: Executor = ThreadPoolExecutor(SLOW_THREADS, "slow")
@@ -67,13 +69,13 @@ MOST_MEASUREMENTS = 3
 
 
 class TooManyError(RefusedError):
-    """A member, or all of them, hold too much open."""
+    """One member, or all members together, hold too much open."""
 
     default = Kind.TOO_MANY
 
 
 class Quota:
-    """Counts what members hold at the same time; safe from any thread.
+    """Counts what members hold at the same time. Safe from any thread.
 
     Args:
         each: most that one member may hold.
@@ -110,7 +112,7 @@ class Quota:
 
     @contextmanager
     def held(self, who: str) -> Iterator[None]:
-        """Count one while something lasts. Raises like :meth:`take`."""
+        """Count one more within a ``with`` block. Raises like :meth:`take`."""
         self.take(who)
         try:
             yield

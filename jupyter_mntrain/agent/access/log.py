@@ -1,4 +1,4 @@
-"""Log of the agent: the edge at which text reaches its terminal or the system's journal."""
+"""Log of the agent: makes text safe before it reaches the terminal or the system's journal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_mntrain.model.text.foreign import shown, shown_line
 
 
 class SafeFormatter(logging.Formatter):
-    """One line per message, whatever it quotes; only tracebacks have several."""
+    """Formatter with one line per message, whatever it quotes. Only tracebacks have several."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         return shown_line(super().formatMessage(record))

@@ -1,4 +1,4 @@
-"""Attempt directory: its files, its supervisor, and what the attempt wrote."""
+"""Attempt directory: the files of an attempt, its supervisor, and its output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SupervisorIdentity(Record, frozen=True):
 
 
 class SupervisorStatus(Record, frozen=True):
-    """What the supervisor wrote when no process of the attempt was left.
+    """Written by the supervisor when no process of the attempt was left.
 
     Args:
         killed: ranks that did not end within a stop's grace.
@@ -72,8 +72,8 @@ class SupervisorStatus(Record, frozen=True):
 
 
 def oom_kills() -> int | None:
-    """Number of processes killed by the kernel's OOM killer since boot, cgroup limits included
-    (``/proc/vmstat``, Linux 4.13); ``None`` where the kernel does not count them.
+    """Return the number of processes that the kernel's OOM killer has killed since boot, cgroup
+    limits included (``/proc/vmstat``, Linux 4.13); ``None`` where the kernel does not count them.
     """
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
@@ -83,14 +83,14 @@ def oom_kills() -> int | None:
 
 
 def oom_kills_since(began: SupervisorIdentity | None) -> int | None:
-    """Number of processes killed since an attempt began; ``None`` if unknown."""
+    """Return the number of OOM kills since an attempt began; ``None`` if unknown."""
     before, now = began.oom_kills if began else None, oom_kills()
     return None if before is None or now is None else now - before
 
 
 @dataclass
 class AttemptDirectory:
-    """``jobs/ID/attempt-N`` and the supervisor that runs in it."""
+    """The directory ``jobs/ID/attempt-N`` and the supervisor that runs in it."""
 
     path: Path
     job_id: JobId
@@ -112,7 +112,7 @@ class AttemptDirectory:
         heading: str = "",
         sent_s: float | None = None,
     ) -> None:
-        """Write the job's files, the log's first line and the command; nothing runs yet.
+        """Write the job's files, the log's first line and the command, without starting anything.
 
         Args:
             sent_s: the time now by the attempt's clock; ``None`` = by this machine's.
@@ -186,7 +186,7 @@ class AttemptDirectory:
 
     @cached_property
     def clock(self) -> Clock:
-        """The clock that all parts of the attempt share, in Unix time."""
+        """Return the Unix time, by the clock that all parts of the attempt share."""
         try:
             environment = json.loads((self.path / "command.json").read_bytes())["environment"]
         except (OSError, ValueError, KeyError):
@@ -196,7 +196,7 @@ class AttemptDirectory:
 
     @property
     def began_s(self) -> float:
-        """Seconds from the machine's boot to the supervisor's start; 0 if unknown."""
+        """Return the seconds from the machine's boot to the supervisor's start; 0 if unknown."""
         ticks = self.identity.start_time if self.identity else None
         return 0.0 if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
 
@@ -234,7 +234,7 @@ class AttemptDirectory:
                 os.kill(self.identity.pid, signal.SIGTERM)
 
     def alive(self) -> Alive:
-        """Every live process of the attempt, and its supervisor."""
+        """Return all live processes of the attempt, and its supervisor."""
         found = marked(self.path)
         pid = self._supervisor_pid
         started = start_time(pid) if pid is not None and self.supervisor_is_alive() else None
@@ -248,7 +248,8 @@ class AttemptDirectory:
         return self._seen
 
     def kill(self) -> Alive:
-        """Kill every process and the supervisor, which may be frozen. Returns those it found.
+        """Kill all processes and the supervisor, which may be frozen. Returns those that were
+        found.
 
         A process that forks meanwhile leaves a child behind: repeat until none is found.
         """
@@ -268,7 +269,7 @@ class AttemptDirectory:
 
     @property
     def grace_s(self) -> float:
-        """The grace that the newest stop asked for; 0 if none can be read."""
+        """Return the grace period of the newest stop request; 0 if none can be read."""
         try:
             return float(json.loads((self.path / "stop.json").read_bytes())["grace_s"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -281,12 +282,12 @@ class AttemptDirectory:
         return self.identity.pid if self.identity is not None else None
 
     def living_ranks(self) -> Iterator[tuple[Rank, int]]:
-        """(rank, pid) of every rank."""
+        """Return the rank and pid of each live rank."""
         yield from ((Rank(rank), pid) for rank, pid in ranks_of(self.path).items())
 
     @property
     def identity(self) -> SupervisorIdentity | None:
-        """Identity of the supervisor; ``None`` if none was ever started, or it cannot be read."""
+        """Return the supervisor's identity; ``None`` if it was never started or cannot be read."""
         if self._identity is None:
             with suppress(FileNotFoundError, msgspec.MsgspecError):
                 content = (self.path / "supervisor.json").read_bytes()
@@ -295,7 +296,7 @@ class AttemptDirectory:
 
 
 def _with_startup(environment: Mapping[str, str]) -> str:
-    """The job's ``PYTHONPATH``, with the hooks of ranks first."""
+    """Return the job's ``PYTHONPATH``, preceded by the folder of the ranks' hooks."""
     given = environment.get(PYTHON_PATH, os.environ.get(PYTHON_PATH, ""))
     return os.pathsep.join([str(STARTUP_DIRECTORY), *filter(None, [given])])
 

@@ -1,4 +1,4 @@
-"""Earlier work: what an attempt wrote in its working directory is there for the next one.
+"""Earlier work: moves what an attempt wrote in its working directory to the next attempt.
 
 A script that keeps its state there, as torch's own tutorials do (``snapshot.pt``), goes on as under
 torchrun, which restarts it in the same folder. Standard library only: the supervisor does it.
@@ -14,7 +14,8 @@ _ATTEMPT = re.compile(r"attempt-(\d+)")
 
 
 def earlier_attempt(attempt: Path) -> Path | None:
-    """The newest one before, in which ranks were started, on this node; ``None`` without one.
+    """Return the newest earlier attempt on this node that has started ranks; ``None`` if there is
+    none.
 
     What one wrote that was ended before that may be torn: files of a project.
 
@@ -32,7 +33,7 @@ def earlier_attempt(attempt: Path) -> Path | None:
 
 
 def take_over(attempt: Path) -> None:
-    """Move what the earlier attempt left into this one's folder, and leave a link there.
+    """Move what the earlier attempt left into this one's folder, and leave a link in its place.
 
     Raises:
         OSError: it cannot be moved. What is not moved stays where it was.
@@ -56,8 +57,8 @@ def _has_started(attempt: Path) -> bool:
 
 
 def _move(source: Path, target: Path, sent_ns: int) -> None:
-    """What the attempt wrote wins over what is sent, as it would in one folder; what it left as it
-    was, does not.
+    """Move files into a folder. Those that the attempt changed replace what was sent; others do
+    not.
 
     Args:
         sent_ns: when everything had been sent.

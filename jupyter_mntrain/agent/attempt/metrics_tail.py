@@ -1,4 +1,4 @@
-"""Metrics tail: reads new whole lines from the files that ranks append to."""
+"""Metrics tail: reads new complete lines from the files that ranks append to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _decoder = msgspec.json.Decoder(RankSample)
 
 
 def last_steps(path: Path) -> list[RankStep]:
-    """The last steps that a rank wrote, within :data:`PIECE_BYTES`; none if it wrote nothing."""
+    """Read the last steps of a rank, within :data:`PIECE_BYTES`; none if it wrote nothing."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - PIECE_BYTES))
@@ -41,7 +41,7 @@ def last_steps(path: Path) -> list[RankStep]:
 
 
 class MetricsTail:
-    """Reads ``rank-*.ndjson`` of one attempt from where the journal stopped.
+    """Reads ``rank-*.ndjson`` of one attempt, from where the journal stopped.
 
     Args:
         directory: the attempt's ``metrics``; need not exist yet.
@@ -53,9 +53,9 @@ class MetricsTail:
         self._offsets = offsets
 
     def read(self) -> Iterator[tuple[str, int, RankSample]]:
-        """(file name, offset after the line, sample) of new complete lines, in the order of each
-        file: at most :data:`LINES_PER_TURN`, so that a flood of them does not keep the agent from
-        its other work. :meth:`has_more` tells whether there are others.
+        """Return (file name, offset after the line, sample) of new complete lines, in the order of
+        each file. It returns at most :data:`LINES_PER_TURN`, so that a flood does not keep the
+        agent from its other work; :meth:`has_more` says whether there are others.
 
         A line counts as read once the next one is requested: a caller that fails to store it gets
         it again. A malformed line is skipped, so that it does not hide the lines after it.
@@ -74,7 +74,7 @@ class MetricsTail:
                 self._offsets[path.name] = offset
 
     def has_more(self) -> bool:
-        """Whether there is more to read."""
+        """Return whether there is more to read."""
         blocks = map(self._new_bytes, self._directory.glob("rank-*.ndjson"))
         return any(b"\n" in block or len(block) == READ_BYTES for block in blocks)
 

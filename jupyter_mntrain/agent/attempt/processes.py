@@ -1,4 +1,4 @@
-"""Processes of an attempt: finds and ends them, and no others. Standard library only.
+"""Processes of an attempt: finds and ends exactly these. Standard library only.
 
 torchrun starts each rank in a session of its own, so neither its process group nor its session
 holds them all (measured). Every process of an attempt carries the attempt's own directory in its
@@ -29,19 +29,19 @@ Alive = dict[int, int]
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """A process's initial environment; empty if it is gone, a zombie or another user's."""
+    """Return a process's initial environment; empty if it is gone, a zombie or another user's."""
     pairs = (item.partition(b"=") for item in _environment(pid) if item)
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks since boot at which ``pid`` started; ``None`` if it is gone or a zombie."""
+    """Return when ``pid`` started, in ticks since boot; ``None`` if it is gone or a zombie."""
     stat = _stat(pid)
     return None if stat is None else stat[1]
 
 
 def unreaped_exit_code(pid: int) -> int | None:
-    """Exit code of a zombie, negative for a signal; ``None`` if its parent has reaped it.
+    """Return a zombie's exit code, negative for a signal; ``None`` if its parent has reaped it.
 
     A parent that is stopped reaps nothing.
     """
@@ -51,12 +51,12 @@ def unreaped_exit_code(pid: int) -> int | None:
 
 
 def processes_of(directory: Path) -> dict[int, dict[str, str]]:
-    """Every live process that carries the attempt's directory: pid → environment."""
+    """Find live processes that carry the attempt's directory, and their environments, by pid."""
     return {pid: environment_of(pid) for pid in marked(directory)}
 
 
 def ranks_of(directory: Path) -> dict[int, int]:
-    """Rank → pid of every live rank: its oldest process, not the children it started."""
+    """Return the pid of each live rank: its oldest process, not the children it started."""
     found: dict[int, int] = {}
     for pid, environment in sorted(processes_of(directory).items()):
         if environment.get("RANK", "").isdecimal():
@@ -65,14 +65,14 @@ def ranks_of(directory: Path) -> dict[int, int]:
 
 
 def marked(directory: Path) -> Alive:
-    """Every live process that carries the attempt's directory in its environment."""
+    """Find live processes that carry the attempt's directory in their environment."""
     mark = f"{METRICS_VARIABLE}={metrics_of(directory)}".encode()
     found = ((pid, start_time(pid)) for pid in _pids() if mark in _environment(pid))
     return {pid: started for pid, started in found if started is not None}
 
 
 def descendants(ancestor: int) -> Alive:
-    """Every live descendant of ``ancestor``, in any session."""
+    """Return all live descendants of ``ancestor``, in any session."""
     stats = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in stats.items():
@@ -87,12 +87,14 @@ def descendants(ancestor: int) -> Alive:
 
 
 def metrics_of(directory: Path) -> Path:
-    """Where an attempt's ranks write. Unique on a machine, even with several agents."""
+    """Return the folder that an attempt's ranks write to. Unique on a machine, even with several
+    agents.
+    """
     return directory / "metrics"
 
 
 def signal_all(alive: Mapping[int, int], number: signal.Signals) -> None:
-    """Signal the processes whose pids have not been reused."""
+    """Send a signal to those processes whose pids have not been reused."""
     for pid, started in alive.items():
         if start_time(pid) == started:
             with suppress(ProcessLookupError, PermissionError):
@@ -102,7 +104,7 @@ def signal_all(alive: Mapping[int, int], number: signal.Signals) -> None:
 def kill_all(
     find: Callable[[], Alive], pause: Callable[[], object] = lambda: time.sleep(SCAN_INTERVAL_S)
 ) -> list[dict[str, object]]:
-    """Send SIGKILL until no process is found. Returns those that survive: pid, command, state.
+    """Send SIGKILL until no process is left. Returns the survivors: pid, command, state.
 
     It repeats because a process may fork between the search and the kill.
     """
@@ -114,7 +116,7 @@ def kill_all(
 
 
 def describe(pid: int) -> dict[str, object]:
-    """Pid, command and kernel state of a process, and where it waits in the kernel."""
+    """Return the pid, command and kernel state of a process, and where it waits in the kernel."""
 
     def read(name: str) -> str:
         try:
@@ -143,7 +145,7 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def _stat(pid: int) -> tuple[int, int] | None:
-    """(parent, start time); ``None`` if it is gone or a zombie."""
+    """Return the parent pid and start time; ``None`` if the process is gone or a zombie."""
     fields = _fields(pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
@@ -151,7 +153,7 @@ def _stat(pid: int) -> tuple[int, int] | None:
 
 
 def _fields(pid: int) -> list[bytes] | None:
-    """Fields of ``/proc/PID/stat``, from the state on; see proc(5)."""
+    """Return the fields of ``/proc/PID/stat`` from the state on; see proc(5)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             stat = file.read()

@@ -1,4 +1,4 @@
-"""Project files: writes a job's project into its working directory, and checks every content.
+"""Project files: writes a job's project into its working directory, and checks all contents.
 
 Done by the supervisor: copying and hashing must not hold up the agent.
 """
@@ -18,7 +18,7 @@ _PLAIN, _EXECUTABLE = 0o600, 0o700
 
 
 def write_project(attempt: Path, sha256: str) -> None:
-    """Write a tree's files and folders. What is there already stays: the job's own small files.
+    """Write a tree's files and folders. Existing files stay: they are the job's own small files.
 
     Args:
         attempt: its directory, ``jobs/ID/attempt-N``.

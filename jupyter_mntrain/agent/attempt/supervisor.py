@@ -1,4 +1,4 @@
-"""Supervisor: a tiny process per attempt that outlives the agent.
+"""Supervisor: a tiny process for each attempt that outlives the agent.
 
 ``python -m jupyter_mntrain.agent.attempt.supervisor ATTEMPT_DIR`` reads ``command.json``, owns
 ``log``, starts torchrun, adopts every process that torchrun's ranks leave behind, and writes
@@ -58,7 +58,7 @@ Mark = tuple[int, float]
 
 
 class TimeStamper:
-    """Writes the marks of one log. A full disk costs times, never the attempt."""
+    """Records when a log grew. A full disk loses times, but not the attempt."""
 
     def __init__(self, log: Path, clock: Clock, *, most: int = MOST_MARKS) -> None:
         self._log = log
@@ -84,7 +84,7 @@ class TimeStamper:
             self._size, self._count = size, self._count + 1
 
     def _thin(self) -> None:
-        """Drop every other mark of the older half: who reads old lines needs no tenths."""
+        """Drop every other mark in the older half: old lines need no exact times."""
         marks = _read(self._path)
         half = len(marks) // 2
         kept = marks[1:half:2] + marks[half:]
@@ -93,19 +93,19 @@ class TimeStamper:
 
 
 def times_of(log: Path) -> Path:
-    """Where the marks of a log are."""
+    """Return the path of a log's time marks."""
     return log.with_name(f"{log.name}.times")
 
 
 def marks_between(log: Path, begin: int, end: int, now_s: float) -> tuple[Mark, ...]:
-    """The marks that tell the times of the bytes between two offsets: up to the first at ``end``
-    or after it. What no mark covers yet was written just now.
+    """Return the marks that give the times of the bytes between two offsets, up to the first at
+    ``end`` or after it. Bytes after the last mark were written just now.
     """
     return marks_among(_read(times_of(log)), begin, end, now_s)
 
 
 def marks_among(marks: Sequence[Mark], begin: int, end: int, now_s: float) -> tuple[Mark, ...]:
-    """Like :func:`marks_between`, of all marks of a log."""
+    """Like :func:`marks_between`, for marks that were read already."""
     if not marks:
         return ()
     first = bisect_left(marks, (begin + 1,))
@@ -156,8 +156,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def logs_of(attempt: Path) -> Iterator[Path]:
-    """The files that an attempt's processes write: torchrun's log, the ranks' logs, NCCL's, and the
-    ranks' samples, which the journal holds before they are freed.
+    """Return the files that an attempt's processes write: the logs of torchrun, ranks and NCCL, and
+    the ranks' samples, which the journal stores before they are freed.
     """
     yield attempt / "log"
     yield from (attempt / "metrics").glob("rank-*.ndjson")
@@ -167,7 +167,7 @@ def logs_of(attempt: Path) -> Iterator[Path]:
 
 
 def nccl_files(attempt: Path) -> Iterator[Path]:
-    """The files of NCCL's own that a launch has it write, one for each process."""
+    """Return NCCL's own log files, one for each process."""
     yield from (attempt / "nccl").glob("*.log")
 
 
@@ -181,7 +181,7 @@ def trim_logs(attempt: Path) -> None:
 
 
 def _bound_recorders(attempt: Path) -> None:
-    """Delete flight recorders beyond their limits. The first ranks to time out tell most."""
+    """Delete flight recorder files beyond their limits. The first ranks to time out tell most."""
     with suppress(OSError):
         found = [(path.stat(), path) for path in (attempt / "metrics").glob(f"{RECORDERS}*")]
         left_bytes = RECORDERS_BYTES
@@ -192,7 +192,7 @@ def _bound_recorders(attempt: Path) -> None:
 
 
 def trim(path: Path, *, kept_bytes: int = KEPT_BYTES, slack_bytes: int = SLACK_BYTES) -> bool:
-    """Free the middle of a file that exceeds its limit.
+    """Free the middle of a file that is larger than its limit.
 
     False if it does not, or if the file system cannot punch holes.
     """
@@ -206,7 +206,7 @@ def trim(path: Path, *, kept_bytes: int = KEPT_BYTES, slack_bytes: int = SLACK_B
 
 
 def give_back(path: Path, begin: int, end: int) -> bool:
-    """Free the whole blocks between two offsets; they read as zeros afterwards.
+    """Free the whole blocks between two offsets. They read as zeros afterwards.
 
     Raises:
         OSError: it cannot be opened.
@@ -228,7 +228,7 @@ def _punch(path: Path, begin: int, length: int) -> bool:
 
 
 def next_data(descriptor: int, offset: int, size: int) -> int:
-    """Offset of the first byte at or after ``offset`` that was not freed."""
+    """Return the offset of the first byte at or after ``offset`` that was not freed."""
     try:
         return min(size, os.lseek(descriptor, offset, os.SEEK_DATA))
     except OSError:  # beyond the last byte, or a file system without holes
@@ -247,7 +247,7 @@ _PID = re.compile(r"\.(\d+)\.log$")
 
 
 class NcclWarnings:
-    """Copies what was written since the last look.
+    """Copies new warnings from NCCL's own files to the log.
 
     Args:
         directory: the attempt's.
@@ -259,7 +259,7 @@ class NcclWarnings:
         self._prefixes: dict[Path, bytes] = {}
 
     def copy(self) -> None:
-        """Append new warnings to the log. A full disk costs warnings, never the attempt."""
+        """Append new warnings to the log. A full disk loses warnings, but not the attempt."""
         with suppress(OSError):
             for path in nccl_files(self._directory):
                 # While its process lives: its environment tells its rank.
@@ -285,7 +285,7 @@ class NcclWarnings:
 
 
 def _prefix(path: Path) -> bytes:
-    """Like torchrun's of the same rank."""
+    """Return a line prefix like torchrun's for the same rank."""
     pid = _PID.search(path.name)
     environment = environment_of(int(pid[1])) if pid else {}
     if "RANK" not in environment:
@@ -364,7 +364,7 @@ def main(directory: Path) -> int:
 
 
 class Children:
-    """Reaps every child, also adopted ones; keeps torchrun's exit code."""
+    """Reaps all children, including adopted ones, and stores torchrun's exit code."""
 
     def __init__(self, torchrun: int, wakeup: int) -> None:
         self.torchrun = torchrun
@@ -372,7 +372,7 @@ class Children:
         self._wakeup = wakeup
 
     def wait(self, timeout_s: float | None = None) -> bytes:
-        """Wait for signals. Returns their numbers."""
+        """Wait for signals, and return their numbers."""
         ready = select.select([self._wakeup], [], [], timeout_s)[0]
         signals = os.read(self._wakeup, 64) if ready else b""
         self._reap()
@@ -393,7 +393,8 @@ def _alive(directory: Path) -> Alive:
 
 
 def _end(directory: Path, children: Children, times: TimeStamper) -> list[int]:
-    """Ask every process of the attempt to end. Returns the ranks that did not within the grace.
+    """Ask every process of the attempt to end. Returns the ranks that did not within the grace
+    period.
 
     SIGTERM goes to torchrun first, which forwards it to its ranks. Processes that remain without
     torchrun get it from the supervisor.
@@ -420,7 +421,7 @@ def _end(directory: Path, children: Children, times: TimeStamper) -> list[int]:
 
 
 def _ask_where(directory: Path, children: Children) -> list[int]:
-    """Have the ranks that are left write their stacks: nobody can ask them later."""
+    """Have the remaining ranks write their stacks now: later, nobody can ask them."""
     # takes 10 MB, of each attempt's supervisor
     from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_SIGNAL
 
@@ -453,13 +454,13 @@ def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def is_full(directory: Path) -> bool:
-    """Whether the disk is too full to write logs and status there."""
+    """Return whether the disk is too full to write logs and status."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize < FULL_BYTES
 
 
 def _grace(stop: Path) -> float:
-    """Seconds of grace. Read again at every look, so that a kill shortens a stop."""
+    """Read the grace period in seconds. It is read again and again: a kill can shorten a stop."""
     try:
         return float(json.loads(stop.read_bytes())["grace_s"])
     except (OSError, ValueError, KeyError):
@@ -467,7 +468,7 @@ def _grace(stop: Path) -> float:
 
 
 def _wake_on(*numbers: signal.Signals) -> int:
-    """A descriptor that becomes readable when one of the signals arrives."""
+    """Return a descriptor that becomes readable when one of the signals arrives."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

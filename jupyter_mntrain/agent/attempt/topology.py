@@ -10,7 +10,7 @@ LOG_TAG = "[mntrain]"
 
 
 def topology_line(job_id: JobId, attempt: Attempt) -> str:
-    """``[mntrain] job j-… attempt 1: rank 0 on node1 (eth1 10.77.2.1, GPU 0); …``."""
+    """Format ``[mntrain] job j-… attempt 1: rank 0 on node1 (eth1 10.77.2.1, GPU 0); …``."""
     where = "; ".join(_one(placement) for placement in attempt.placements)
     return (
         f"{LOG_TAG} job {job_id} attempt {attempt.number}: {where}; "

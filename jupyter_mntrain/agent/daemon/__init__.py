@@ -1,1 +1,1 @@
-"""The daemon itself: how a node is put together and announced, and what its owner offers."""
+"""The daemon: assembles and announces a node, and applies what its owner offers."""

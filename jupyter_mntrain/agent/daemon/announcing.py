@@ -1,4 +1,4 @@
-"""Announcing: tells others where this agent is reached, and what its node has."""
+"""Announcing: tells others the addresses of this agent and the resources of its node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK_EVERY_S = 5.0
 
 
 async def announce(node: LocalNode, announcer: Announcer, place: SlotPlace | None) -> None:
-    """Announce the agent, and again when its interfaces change, until canceled.
+    """Announce the agent, and again whenever its interfaces change, until canceled.
 
     Args:
         place: of an agent in an allocation, where it tells the same.

@@ -1,4 +1,4 @@
-"""Assembly: puts a node together from its state directory."""
+"""Assembly: builds a node from its state directory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_node(
     capacities: Mapping[str, Capacity],
     elsewhere: InventoryReader | None = None,
 ) -> LocalNode:
-    """Put a node together. Nothing of it runs yet.
+    """Build a node without starting anything.
 
     Args:
         state: its state directory.

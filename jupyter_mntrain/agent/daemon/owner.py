@@ -1,4 +1,4 @@
-"""Owner: drains, resumes and offers the machine, and what that means for jobs that run."""
+"""Owner: commands that drain, resume and offer the machine, and their effect on running jobs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SAVE_BEFORE_S = tunables.seconds("agent.hours_save_s")
 
 
 class Keeping:
-    """Ends or warns the jobs that run on a node, as its owner said.
+    """Ends or warns running jobs when the node's owner withdraws the machine.
 
     Args:
         clock: Unix time.
@@ -65,7 +65,7 @@ class Keeping:
         """Attempts that were asked to save."""
 
     def keep(self) -> None:
-        """Call at every heartbeat."""
+        """Check the running jobs. Call at every heartbeat."""
         self._node.check_owner()
         drain, hours = self._word.availability.drain, self._word.hours
         for job in self._node.jobs.active():
@@ -103,7 +103,7 @@ class Keeping:
         self._node.audit.note("stop", job=job.record.job_id, why=kind, who=OWNER)
 
     def _warn(self, job: LocalJob, cause: str | None) -> None:
-        """Replace the warning about hours, or take it back."""
+        """Set, replace or clear the warning about the hours at which the node is offered."""
         kind = Kind.OUT_OF_HOURS
         told = [one.cause for one in job.record.part.warnings if one.kind is kind]
         if told == ([] if cause is None else [cause]):
@@ -114,7 +114,7 @@ class Keeping:
             job.change(Warned(problem=Problem(kind=kind, cause=cause, fix=fix, time_s=job.now_s())))
 
     def _save(self, job: LocalJob) -> None:
-        """Ask for a checkpoint, once; only the head can, so that all ranks save the same step."""
+        """Ask for a checkpoint once, on the head only, so that all ranks save the same step."""
         key = (job.record.job_id, job.record.attempt.number)
         if job.placement.node_rank != 0 or key in self._saved:
             return
@@ -133,7 +133,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})", re.ASCII)
 
 
 class Asked(Record, frozen=True):
-    """What the owner asked for.
+    """A change that the owner asked for.
 
     Args:
         drain: to set; ``None`` = none.
@@ -149,14 +149,14 @@ class Asked(Record, frozen=True):
 
     @property
     def what(self) -> str:
-        """For the audit log; empty if nothing changes."""
+        """The action's name in the audit log; empty if nothing changes."""
         if self.drain is not None:
             return "drain"
         return "resume" if self.is_resume else "offer" * bool(self.is_reset or self.changes)
 
 
 def read_asked(action: str, args: Namespace) -> Asked | None:
-    """Check what was typed; ``None`` if the action is another.
+    """Parse the command line of ``drain``, ``resume`` or ``offer``; ``None`` for other actions.
 
     Raises:
         SpecError: a time, a GPU or a size is malformed, or options exclude each other.
@@ -172,7 +172,7 @@ def read_asked(action: str, args: Namespace) -> Asked | None:
 
 
 def change_availability(asked: Asked, state: Path, node: str) -> tuple[str, dict[str, Any]]:
-    """Store what the owner said, and say what holds now, for people and for programs.
+    """Store a change, and describe what is offered now, for people and for programs.
 
     The running agent notices within a second; one that starts later, when it starts.
 
@@ -202,7 +202,7 @@ def change_availability(asked: Asked, state: Path, node: str) -> tuple[str, dict
 
 
 def _before(file: SharedFile[Availability], asked: Asked) -> Availability:
-    """What was offered until now. What cannot be read can only be replaced as a whole."""
+    """Read what was offered until now. If it cannot be read, only a full reset can replace it."""
     try:
         return read_availability(file)
     except SpecError:
@@ -225,7 +225,7 @@ def _after(before: Availability, asked: Asked, state: Path) -> Availability:
 
 
 def _environment_of_agent(state: Path) -> Mapping[str, str]:
-    """Of the agent that runs: it says which GPUs are its own, which this command may not know."""
+    """Return the running agent's environment: it says which GPUs the agent uses."""
     pid = running_pid(state)
     try:
         return {} if pid is None else psutil.Process(pid).environ()
@@ -275,7 +275,7 @@ def _drain(args: Namespace, now_s: float) -> Drain:
 
 
 def _until(text: str, now_s: float) -> float:
-    """Unix time of the next 18:00, or after a duration."""
+    """Parse a time of day like 18:00, or a duration, into a Unix time in the future."""
     found = _CLOCK.fullmatch(text.strip())
     if found is None:
         try:
@@ -337,7 +337,7 @@ def _memory(text: str) -> int:
 
 
 def _first_lines(word: NodeAvailability, node: str) -> list[str]:
-    """Whether it takes jobs now."""
+    """Say whether the node takes jobs now."""
     drain, refusal = word.availability.drain, word.refusal
     if refusal is None:
         return [f"{node} takes jobs."]

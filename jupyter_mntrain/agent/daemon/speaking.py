@@ -1,4 +1,4 @@
-"""Speaking for agents of an allocation that are gone, from their directories.
+"""Status proxy: answers for an allocation's agents that are gone, from their directories.
 
 The routes, records, journals and logs are those of a running agent, and so is the code. Served on
 this machine's loopback only, for its user's drivers, who show their certificates as ever. Nothing
@@ -57,7 +57,7 @@ of them is back. A driver misses it after a few seconds."""
 
 
 async def read_until(directory: Path, told_to_end: Callable[[], asyncio.Event]) -> None:
-    """Speak for the slots whose agents are gone, until told to end or nobody reads any more.
+    """Answer for slots whose agents are gone, until told to end or until nobody reads any more.
 
     Args:
         directory: of the allocation.
@@ -84,22 +84,22 @@ async def read_until(directory: Path, told_to_end: Callable[[], asyncio.Event]) 
 
 
 def _look_for_end(told: asyncio.Event) -> None:
-    """The driver that started this process has ended if its pipe has."""
+    """Detect at the closed pipe that the driver which started this process has ended."""
     if not os.read(sys.stdin.fileno(), 1):
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         told.set()
 
 
 def _is_gone(slot: SlotFile, allocation: AllocationFile) -> bool:
-    """Whether its agent, or the source of the node, says so. A silent one may be alive elsewhere,
-    and locks do not reach over every shared disk.
+    """Return whether the agent, or the scheduler, says that the agent has ended. A silent one may
+    be alive elsewhere, and locks do not work on every shared disk.
     """
     return slot.state == "gone" or allocation.why_gone(slot.slot) is not None
 
 
 @dataclass
 class _Voice:
-    """What speaks for one slot."""
+    """The server that answers for one slot."""
 
     slot: SlotFile
     node: LocalNode
@@ -149,7 +149,7 @@ async def _node(
 
 
 def _end_what_could_not(node: LocalNode, slot: SlotFile, allocation: AllocationFile) -> None:
-    """Write the ends of parts whose agent was killed before it could."""
+    """Record the end of parts whose agent was killed before it could do so."""
     why = allocation.why_gone(slot.slot) or slot.problem
     for job in node.jobs.active():
         now_s = job.now_s()
@@ -164,7 +164,7 @@ def _end_what_could_not(node: LocalNode, slot: SlotFile, allocation: AllocationF
 
 
 class _NoInventory(InventoryReader):
-    """Of a machine that is not this one, and that offers nothing any more."""
+    """Inventory of a machine that is gone and offers nothing any more."""
 
     def __init__(self, slot: SlotFile) -> None:
         self.gpus = GpuReader("")

@@ -1,4 +1,4 @@
-"""Calls: asks a rank for its last collectives, and reads torch's flight recorder."""
+"""Calls: asks a rank for its latest collectives, and reads torch's flight recorder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DTYPES = {
 
 
 class CallsRequest:
-    """A request for one rank's calls, and its answer.
+    """A request for one rank's latest collectives, and its answer.
 
     Args:
         directory: the attempt's.
@@ -52,11 +52,11 @@ class CallsRequest:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer is complete, or none will come."""
+        """Return whether the answer is complete, or none will come."""
         return not self._will_answer or _identity(self._path) != self._before
 
     def result(self) -> tuple[GroupCalls, ...]:
-        """Return the calls; empty without an answer."""
+        """Return the calls; empty if there was no answer."""
         if not self._will_answer or _identity(self._path) == self._before:
             return ()
         try:
@@ -86,7 +86,8 @@ class _Dump(msgspec.Struct):
 
 
 def read_calls(content: bytes) -> tuple[GroupCalls, ...]:
-    """Read what a rank's hooks wrote: the groups used last, each with its last calls."""
+    """Read what a rank's hooks wrote: the most recently used groups, with the last calls of each.
+    """
     try:
         dumps = msgspec.json.decode(content, type=list[_Dump])
     except msgspec.MsgspecError:
@@ -115,8 +116,8 @@ def _call(entry: _Entry, name: str) -> Call:
 
 
 def _tensors(entry: _Entry, name: str) -> str:
-    """What must be the same on every rank: in all_to_all sizes may differ, in a scatter only the
-    source has inputs, in a gather only the destination has outputs.
+    """Describe what must be the same on every rank: in all_to_all sizes may differ, in a scatter
+    only the source has inputs, in a gather only the destination has outputs.
     """
     lower = name.lower()
     if "all_to_all" in lower or "alltoall" in lower or "coalesced" in lower:
@@ -134,7 +135,7 @@ def _told(sizes: list[list[int]], dtypes: list[str]) -> Iterable[str]:
 
 
 def _ask(fifo: Path) -> bool:
-    """Whether somebody waits to be asked, and has been."""
+    """Send a request to the hook's pipe; return whether a process reads it."""
     with suppress(OSError):  # no such hook, or its process is gone
         pipe = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

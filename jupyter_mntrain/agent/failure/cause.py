@@ -1,4 +1,4 @@
-"""Cause: how an attempt's ranks and its torchrun ended on this node. Only reads files.
+"""Cause: determines how an attempt's ranks and torchrun ended on this node. Only reads files.
 
 Peers of a failed rank also fail, with a lost connection. Those are symptoms.
 """
@@ -46,7 +46,8 @@ def rank_ends(
     has_run_out: bool | None = None,
     swept_s: float | None = None,
 ) -> list[RankDown]:
-    """Return how the ranks ended that failed or ended normally; not those that were ended.
+    """Return the ends of ranks that failed or ended normally, not of those that were killed in a
+    stop.
 
     Args:
         directory: the attempt's.
@@ -104,7 +105,7 @@ def rank_ends(
 
 
 def _was_swept(failure: Failure | None, gone_s: float | None, swept_s: float) -> bool:
-    """Whether a rank was killed by the agent, rather than before by something else."""
+    """Return whether the agent killed a rank, rather than something else before it."""
     if failure is None or failure.exit_code != -signal.SIGKILL:
         return False
     ended_s = failure.time_s or gone_s
@@ -112,14 +113,14 @@ def _was_swept(failure: Failure | None, gone_s: float | None, swept_s: float) ->
 
 
 def _unreaped(local: int, exit_code: int | None) -> Failure | None:
-    """A failure that torchrun never noticed: it was stopped, and then killed."""
+    """Return a failure that torchrun never noticed, because it was stopped and then killed."""
     if not exit_code:
         return None
     return Failure(local_rank=local, exit_code=exit_code, was_ended=exit_code == -signal.SIGTERM)
 
 
 def _ended_well_s(record: ExitRecord | None, exits: Mapping[int, ProcessExit]) -> float | None:
-    """When torchrun saw the process end with exit code 0, by whatever way the process took."""
+    """Return when torchrun saw the process end with exit code 0, however that came about."""
     seen = exits.get(record.pid) if record is not None else None
     return unix_s(seen.monotonic_s) if seen is not None and seen.exit_code == 0 else None
 
@@ -127,7 +128,7 @@ def _ended_well_s(record: ExitRecord | None, exits: Mapping[int, ProcessExit]) -
 def _failures(
     log: str, records: Sequence[ExitRecord | None], exits: Mapping[int, ProcessExit]
 ) -> dict[int, Failure]:
-    """Failures by local rank: as torchrun saw its processes end, or as its log has it."""
+    """Return failures by local rank, as torchrun saw its processes end, or from its log."""
     logged = {failure.local_rank: failure for failure in rank_failures(log)}
     seen = {
         local: exits[record.pid]
@@ -163,7 +164,9 @@ def explain(
     *,
     has_run_out: bool | None = None,
 ) -> Problem:
-    """Return the problem of a failed attempt on this node: its first rank's, or torchrun's."""
+    """Return the problem of a failed attempt on this node: that of the rank that failed first, or
+    torchrun's.
+    """
     problems = [down.problem for down in downs if down.problem is not None and down.exit_code]
     if problems:
         return min(problems, key=lambda one: (one.is_symptom, one.time_s or now_s))

@@ -1,4 +1,4 @@
-"""Foreign messages: what messages of torch, CUDA, NCCL, Python, Linux, the hub and others mean.
+"""Known messages: what error messages of torch, CUDA, NCCL, Python, Linux, the hub and others mean.
 
 Only messages of other programs are ever searched, and only here. ``tests/agent/failure`` has real
 ones, with where they were reported.
@@ -15,7 +15,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 
 
 class Row(NamedTuple):
-    """What a message means, if the pattern is found in it: a kind, and which of its fixes fits.
+    """A row of the table: a pattern, the kind of problem that it means, and which fix applies.
 
     ``what`` in the pattern is the name that the fix tells. Where other calls give the same message,
     ``call`` is found in the code of this one.
@@ -400,7 +400,7 @@ _WORKER = re.compile(r"(?:in|--) (?P<who>DataLoader worker process \d+|(?:proces
 
 
 class Known(NamedTuple):
-    """A message that is recognized.
+    """A recognized message.
 
     Args:
         line: of the message, the one that says what happened.
@@ -412,12 +412,12 @@ class Known(NamedTuple):
 
 
 def speaks_of_peers(message: str) -> bool:
-    """Whether a message about a connection is about one between ranks."""
+    """Return whether a message about a connection concerns one between ranks."""
     return _OF_PEERS.search(message) is not None
 
 
 def recognize(message: str, traceback: str = "") -> Known | None:
-    """Recognize another program's message; ``None`` if it is not in the table.
+    """Look up another program's message in the table; ``None`` if it is not there.
 
     Args:
         traceback: its code, where the message alone does not tell what was tried.
@@ -432,7 +432,7 @@ def recognize(message: str, traceback: str = "") -> Known | None:
 
 
 def own_words(message: str) -> str:
-    """What a message says itself, without the traceback of a worker that it holds."""
+    """Strip the traceback of a data loader's worker from a message."""
     head, found, rest = message.rpartition(TRACEBACK)
     if not found:
         return message
@@ -442,7 +442,7 @@ def own_words(message: str) -> str:
 
 
 def told(message: str, known: Known | None = None) -> str:
-    """A message on one line: what failed, and the line of it that says why.
+    """Return a message on one line: what failed, and the part of it that says why.
 
     Like ``OSError: AF_UNIX path too long, in DataLoader worker process 0``.
     """
@@ -461,6 +461,6 @@ def _line_at(text: str, position: int) -> str:
 
 
 def _innermost(traceback: str) -> str:
-    """The code of the call that failed, on one line."""
+    """Return the code of the call that failed, on one line."""
     lines = traceback.splitlines()[-INNERMOST_LINES:]
     return " ".join(line for line in lines if line.startswith("    "))

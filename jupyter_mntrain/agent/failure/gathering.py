@@ -1,4 +1,4 @@
-"""Gathering: evidence about a part's surroundings, in the same way whatever happened to it.
+"""Gathering: collects evidence about the environment of a part, whatever happened to it.
 
 Only reads; what cannot be read is left out.
 """
@@ -51,14 +51,14 @@ T = TypeVar("T")
 
 
 class AtLaunch(Record, frozen=True):
-    """What was found as an attempt began, for a later agent, too."""
+    """State that was found when an attempt began, stored for later agents."""
 
     network: NetworkState
     gpus: tuple[GpuHealth, ...] = ()
 
 
 class Gathering:
-    """Gathers evidence about one part: what cannot be read is left out, and said.
+    """Collects evidence about one part. What cannot be read is left out, and that is noted.
 
     Args:
         record: gives that of the part.
@@ -111,12 +111,12 @@ class Gathering:
         return gpu_health(self._gpus.nvml, self._own.gpus, ours)
 
     def note_at_launch(self) -> None:
-        """Store what is found as the attempt begins."""
+        """Store the state in which the attempt begins."""
         found = AtLaunch(network=self.network(), gpus=self._cards())
         write_atomically(self._attempt.path / AT_LAUNCH_FILE, msgspec.json.encode(found))
 
     def note_progress(self, time_s: float) -> None:
-        """Note that the job made progress, and now and then the network's counters.
+        """Note that the job made progress, and from time to time the network's counters.
 
         Args:
             time_s: Unix time of the newest.
@@ -127,7 +127,7 @@ class Gathering:
             self._well.append((now_s, self.network()))
 
     def _before(self, at_launch: NetworkState) -> NetworkState:
-        """The network at the launch, with the counters of when the job was last well."""
+        """Return the network's state at launch, with counters from before the last progress."""
         latest = self._progress_s - BEFORE_S
         well = next((one for at_s, one in reversed(self._well) if at_s <= latest), at_launch)
         return msgspec.structs.replace(
@@ -139,7 +139,7 @@ class Gathering:
         )
 
     def network(self, *, sysfs: Path = SYSFS, proc: Path = PROC) -> NetworkState:
-        """Read the state of the interface and the counters of this machine's TCP."""
+        """Read the state of the interface and this machine's TCP counters."""
         name = self._own.interface
         peers = {one.address for one in self._placements if one.node_id != self._node_id}
         found = next((one for one in read_interfaces(sysfs) if one.name == name), None)
@@ -163,7 +163,7 @@ class Gathering:
         )
 
     def evidence(self) -> Evidence:
-        """Gather everything but link tries, which need the other participants."""
+        """Collect all evidence but link trials, which need the other participants."""
         attempt, own = self._attempt, self._own
         before = self._try("the launch", lambda: _at_launch(attempt.path), None)
         same = NetworkState(interface=own.interface, is_there=True, is_up=True)
@@ -187,14 +187,17 @@ class Gathering:
         return msgspec.structs.replace(found, agent=self._errors.since(attempt.began_s))
 
     def _last_nccl_line_s(self) -> float | None:
-        """By the attempt's clock. A log of warnings alone is always quiet."""
+        """Return when NCCL last logged, by the attempt's clock. A log of warnings alone is always
+        quiet.
+        """
         if self._record().spec.environment.get("NCCL_DEBUG", "").upper() not in ("INFO", "TRACE"):
             return None
         at_s = last_nccl_line_s(self._attempt.path)
         return None if at_s is None else at_s + self._attempt.clock() - time.time()
 
     def _try(self, what: str, read: Callable[[], T], otherwise: T) -> T:
-        """One kind of evidence; whatever goes wrong, the failure itself must be reported."""
+        """Read one kind of evidence. Errors are only logged: the failure itself must be reported.
+        """
         try:
             return read()
         except Exception as error:  # noqa: BLE001 - logged, and so among the errors of the agent

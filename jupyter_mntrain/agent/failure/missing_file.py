@@ -23,7 +23,7 @@ MOST_FOLDERS = 100
 
 
 def fix_of_missing(message: str, attempt: Path) -> str | None:
-    """The fix for a file that was left out, or never sent; ``None`` if it is neither.
+    """Return the fix for a file that was excluded or never sent; ``None`` if it is neither.
 
     Args:
         message: what Python, or a library, said of it.
@@ -63,8 +63,8 @@ def fix_of_missing_module(message: str, attempt: Path) -> str | None:
 
 
 def _named(message: str, work: Path, argv: Sequence[str]) -> PurePosixPath | None:
-    """The path that a message is about: as Python names one, below the folder that the ranks run
-    in, or an argument of the job that is not there.
+    """Find the path in a message, as Python prints it, below the folder that the ranks run in, or
+    as an argument of the job that does not exist.
     """
     if found := _NAMED.search(message):
         path = PurePosixPath(found["path"])

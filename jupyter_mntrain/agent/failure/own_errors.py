@@ -1,4 +1,4 @@
-"""Own errors: what went wrong in the agent itself, from its log, by when."""
+"""Own errors: collects errors of the agent itself from its log, with their times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OwnErrors(logging.Handler):
 
     @classmethod
     def listening(cls) -> OwnErrors:
-        """Make one that hears every library of this process."""
+        """Make an instance that receives the errors of all libraries in this process."""
         made = cls()
         logging.getLogger().addHandler(made)
         return made
@@ -46,7 +46,7 @@ class OwnErrors(logging.Handler):
         self._kept.append((self._clock(), shown_line(told, LINE_LIMIT)))
 
     def since(self, time_s: float) -> tuple[str, ...]:
-        """The errors since a moment, the oldest first.
+        """Return the errors since a given time, the oldest first.
 
         Args:
             time_s: by the clock.

@@ -1,4 +1,4 @@
-"""Printed lines: what a rank, or torchrun, said last in the log. Pure."""
+"""Printed lines: finds what a rank, or torchrun, printed last in the log. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TORCH_TAG = re.compile(r"^\[rank\d+\]: ?")
 
 
 def tail(path: Path) -> str:
-    """Read the end of a log; empty if there is none."""
+    """Read the end of a log; empty if it does not exist."""
     return tail_bytes(path).decode(errors="replace")
 
 
@@ -100,7 +100,7 @@ def last_spoken(lines: Sequence[str]) -> str:
 
 
 def missing_script(lines: Sequence[str]) -> str | None:
-    """Return the script that Python could not open, if it said so last."""
+    """Return the script that Python could not open, if that is the last thing it printed."""
     said = spoken(lines)
     missing = _NO_SCRIPT.match(said[-1]) if said else None
     return missing[1] if missing else None
@@ -118,7 +118,7 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def last_traceback_error(lines: Sequence[str]) -> str | None:
-    """Return the exception of the last traceback, whatever was printed after it, and its place.
+    """Return the exception of the last traceback, and its place, whatever was printed after it.
 
     What a program has printed before may reach the log after it: its standard output waits in a
     buffer.
@@ -135,8 +135,8 @@ def last_traceback_error(lines: Sequence[str]) -> str | None:
 
 
 def _without_margins(lines: Sequence[str]) -> list[str]:
-    """The same with the first of a group's exceptions as if it had been raised alone: Python prints
-    each with a margin, in the order in which they were raised.
+    """Return the lines with the first exception of a group as if it had been raised alone: Python
+    prints each with a margin, in the order in which they were raised.
     """
     begins = [at for at, line in enumerate(lines) if _GROUP_BEGINS.match(line)]
     if not begins:
@@ -149,7 +149,7 @@ def _without_margins(lines: Sequence[str]) -> list[str]:
 
 
 def hydra_error(lines: Sequence[str]) -> str | None:
-    """Return what Hydra says has ended a program below ``@hydra.main``; ``None`` if it does not.
+    """Return the error that Hydra says has ended a program below ``@hydra.main``, or ``None``.
 
     It prints the traceback of the script's exceptions, and only the message of its own.
     """
@@ -169,7 +169,7 @@ def hydra_error(lines: Sequence[str]) -> str | None:
 
 
 def abort_reason(lines: Sequence[str]) -> str:
-    """Return the reason that code prints when it aborts; empty if there is none.
+    """Return the reason that a program printed when it aborted; empty if there is none.
 
     C++ prints one that nothing else looks like; Python's must be the last line, as it always is.
     """
@@ -178,18 +178,18 @@ def abort_reason(lines: Sequence[str]) -> str:
 
 
 def with_place(line: str, traceback: str) -> str:
-    """Append the script's own line that an exception came from."""
+    """Append the line of the script from which an exception came."""
     places = re.findall(r'File "([^"]+)", line (\d+)', traceback)
     return placed(line, [(file, int(number)) for file, number in places])
 
 
 def placed(line: str, places: Sequence[tuple[str, int | None]]) -> str:
-    """Append the innermost of the places, (file, line), that is the script's own."""
+    """Append the innermost (file, line) that belongs to the script."""
     own = [place for place in places if is_own(place[0])]
     line = line.strip()[:LINE_LIMIT]
     return f"{line} ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else line
 
 
 def is_own(file: str) -> bool:
-    """Whether a source file is the user's, not a library's or Python's own."""
+    """Return whether a source file is the user's, and not a library's or Python's own."""
     return not ("/site-packages/" in file or "/lib/python" in file or file.startswith("<"))

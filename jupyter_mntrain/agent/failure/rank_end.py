@@ -1,4 +1,4 @@
-"""Rank end: how one rank ended, from what it left, best evidence first."""
+"""Rank end: determines how one rank ended, from the best evidence that it left."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LOST_WORKER = frozenset(
 
 
 class RankEnding:
-    """What one rank left behind.
+    """Evidence that one rank left about its end.
 
     Args:
         directory: the attempt's.
@@ -90,7 +90,9 @@ class RankEnding:
 
     @property
     def ended_normally_s(self) -> float | None:
-        """Unix time at which it reached its normal end; ``None`` if it did not, as far as known."""
+        """Unix time at which the rank reached its normal end; ``None`` if it is not known to have
+        done so.
+        """
         record, failure = self._record, self._failure
         is_normal = record is not None and record.is_over and record.escaped is None
         if record is None or not is_normal or (failure is not None and failure.exit_code >= 0):
@@ -98,7 +100,7 @@ class RankEnding:
         return unix_s(record.monotonic_s)
 
     def printed(self) -> Problem | None:
-        """The exception that its output ends with, though it exited with code 0."""
+        """Return the exception that the output ends with, though the exit code was 0."""
         said = last_error(self._lines)
         if said is None:
             return None
@@ -108,7 +110,9 @@ class RankEnding:
         return Problem(kind=Kind.TRACEBACK, cause=cause, fix=fix, detail=last_lines(self._lines))
 
     def problem(self) -> Problem | None:
-        """Why it failed; ``None`` if it did not, or torchrun ended it because of another rank."""
+        """Return why the rank failed; ``None`` if it did not, or if torchrun ended it because of
+        another.
+        """
         found = self._told() or self._escaped() or self._of_failure()
         escaped = self._record.escaped if self._record is not None else None
         return found if found is None or escaped is None else self._sent(found, escaped.line)
@@ -121,12 +125,12 @@ class RankEnding:
         return found if fix is None else msgspec.structs.replace(found, fix=fix)
 
     def _told(self) -> Problem | None:
-        """Its own words: the problem that it handed over."""
+        """Return the problem that the rank itself reported."""
         folders = sorted((self._directory / "ranks").glob(f"*/attempt_*/{self._local_rank}"))
         return next((told for folder in folders if (told := handed_over(folder))), None)
 
     def _escaped(self) -> Problem | None:
-        """The exception that escaped, from its hooks or from torchelastic's ``@record``."""
+        """Return the uncaught exception, from the rank's hooks or torchelastic's ``@record``."""
         record = self._record
         if record is not None and record.escaped is not None:
             if record.escaped.kind == "KeyboardInterrupt" and not _is_raised(record.escaped):
@@ -149,7 +153,7 @@ class RankEnding:
         return self._of_exit_code(failure.exit_code)
 
     def _of_exit_code(self, code: int) -> Problem:
-        """An end without an exception, as far as is known."""
+        """Explain an end for which no exception is known."""
         detail = last_lines(self._lines)
         if any(self._metrics.glob(f"{EXIT_FILE.format(self._rank)}.*.new")):
             return Problem(
@@ -213,14 +217,14 @@ def of_exception(raised: Raised) -> Problem:
 
 
 def _is_raised(interrupt: Raised) -> bool:
-    """Whether a KeyboardInterrupt comes from the script's own code, not from a signal."""
+    """Return whether the script itself raised a KeyboardInterrupt, rather than a signal."""
     lines = [line.strip() for line in interrupt.traceback.splitlines() if line.startswith("    ")]
     code = [line for line in lines if line.strip("~^ ")]
     return bool(interrupt.message) or (bool(code) and code[-1].startswith("raise "))
 
 
 def _within_limit(problem: Problem, address_bytes: int | None) -> Problem:
-    """Of a process that may have only so much memory, whatever the machine has."""
+    """Add the process's own memory limit (``ulimit -v``) to an out-of-memory problem."""
     if address_bytes is None or problem.kind is not Kind.OUT_OF_MEMORY:
         return problem
     limit = f"a process there may have {rough_size(address_bytes)} of memory (ulimit -v)"
@@ -229,8 +233,8 @@ def _within_limit(problem: Problem, address_bytes: int | None) -> Problem:
 
 
 def _lost_worker(raised: Raised) -> Known | None:
-    """A connection between processes of a rank that was lost while it waited for its data loader's:
-    what a worker sent is fetched from it, and a killed one does not answer.
+    """Recognize a connection to a killed data loader worker: what a worker sent is fetched from it,
+    and a killed one does not answer.
     """
     files = [file for file, _, _ in raised.frames]
     is_of_loader = any(file.endswith("/torch/utils/data/dataloader.py") for file in files)
@@ -241,7 +245,7 @@ def _lost_worker(raised: Raised) -> Known | None:
 
 
 def _symptom_of_peers(message: str) -> Known | None:
-    """The symptom that an exception was raised from, if it was one."""
+    """Recognize a message that is only a symptom of a problem in another rank."""
     found = recognize(message)
     return found if found and found.kind in SYMPTOMS and speaks_of_peers(message) else None
 
@@ -299,13 +303,13 @@ def _foreign(message: str, detail: str, kind: Kind = Kind.EXCEPTION) -> Problem:
 def _problem(
     cause: str, known: Known | None, kind: Kind, detail: str, time_s: float | None = None
 ) -> Problem:
-    """What is known of a message; of one that is not, its kind."""
+    """Make the problem for a message: of its known kind, otherwise of the given kind."""
     kind, fix = (known.kind, known.fix) if known is not None else (kind, fix_of(kind))
     return Problem(kind=kind, cause=cause, fix=fix, detail=detail, time_s=time_s)
 
 
 def _error_file(path: Path) -> Problem | None:
-    """Read the exception that torchelastic recorded; ``None`` if that is not possible."""
+    """Read the exception that torchelastic recorded; ``None`` if that fails."""
     try:
         message = json.loads(path.read_bytes())["message"]
         extra = message.get("extraInfo", {}) if isinstance(message, dict) else {}
@@ -321,5 +325,5 @@ def _error_file(path: Path) -> Problem | None:
 
 
 def unix_s(monotonic_s: float) -> float:
-    """Unix time, by this machine's clock, of a moment of its monotonic clock."""
+    """Convert a moment of this machine's monotonic clock to Unix time."""
     return time.time() - time.monotonic() + monotonic_s

@@ -63,7 +63,7 @@ class StackRequest:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer is complete, or none will come.
+        """Return whether the answer is complete, or none will come.
 
         faulthandler writes its answer in pieces, during which the kernel blocks the signal in that
         thread.
@@ -100,7 +100,7 @@ class StackRequest:
 
 
 def last_line(directory: Path, rank: Rank) -> str:
-    """Where a rank was when it last wrote its stacks; empty if it never did.
+    """Return the line at which a rank last wrote its stacks; empty if it never did.
 
     Args:
         directory: the attempt's.
@@ -115,7 +115,7 @@ def last_line(directory: Path, rank: Rank) -> str:
 
 
 def answers(asked: Sequence[StackRequest]) -> list[RankStack]:
-    """Return the answers after at most :data:`ANSWER_S`. Blocks; use a thread."""
+    """Wait at most :data:`ANSWER_S` for the answers, and return them. Blocks; use a thread."""
     until = time.monotonic() + ANSWER_S
     while time.monotonic() < until and not all(one.is_answered for one in asked):
         time.sleep(LOOK_EVERY_S)
@@ -178,19 +178,19 @@ def source_line(frames: list[Frame], pid: int) -> str:
 
 
 def own_line(frames: list[Frame]) -> str:
-    """Return the innermost line of the script's own code, else the innermost of all."""
+    """Return the innermost line of the script's own code, else the innermost line of all."""
     own = [frame for frame in frames if not any(part in frame[0] for part in _LIBRARIES)]
     file, line, name = (own or frames or [("", 0, "")])[0]
     return f"{name} ({Path(file).name}:{line})" if name else ""
 
 
 def kernel_state(pid: int) -> str:
-    """Return the state letter of a process; empty if it is gone."""
+    """Return the kernel's state letter for a process; empty if it is gone."""
     return _status(pid, "State:")[:1]
 
 
 def answers_to(pid: int, number: int) -> bool:
-    """Whether a process handles a signal, which would otherwise kill it."""
+    """Return whether a process handles a signal, which would otherwise kill it."""
     return _is_in(_status(pid, "SigCgt:"), number)
 
 

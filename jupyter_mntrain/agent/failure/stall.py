@@ -34,7 +34,7 @@ REMEMBERED = 600
 
 
 class ExchangePace:
-    """Of all ranks of one attempt on one node."""
+    """Tracks how often the ranks of one attempt on one node exchange data."""
 
     def __init__(self) -> None:
         self._bytes: int | None = None
@@ -43,13 +43,13 @@ class ExchangePace:
 
     @property
     def limit_s(self) -> float | None:
-        """Longest pause that is no stall; ``None`` while the pace is not known."""
+        """Longest pause that is not yet a stall; ``None`` while the pace is unknown."""
         if len(self._pauses_s) < KNOWN_PAUSES:
             return None
         return max(LEAST_S, TIMES_A_PAUSE * max(self._pauses_s))
 
     def take(self, exchanged_bytes: int, now_s: float) -> bool:
-        """Take a reading; return whether the ranks have exchanged something since the last one.
+        """Take a reading; return whether ranks have exchanged data since the last one.
 
         Args:
             exchanged_bytes: over all connections that they have now.
@@ -86,7 +86,7 @@ REMEMBERED_STEPS = 101
 
 
 class Watchdog:
-    """Watches one attempt on one node.
+    """Detects stalls of one attempt on one node.
 
     Progress is what ranks report. Of those that report nothing it is what they exchange with other
     nodes; then ranks are looked at twice, for progress of another kind is not seen.
@@ -133,22 +133,22 @@ class Watchdog:
         self.got_on(now_s)
 
     def got_on(self, now_s: float) -> None:
-        """Note that a rank reports progress: it loads, or finishes steps."""
+        """Note that a rank reports progress: it is loading, or finishing steps."""
         self._has_reports = True
         self._last_s, self._last_time_s = now_s, self._clock()
 
     def began(self, now_s: float) -> None:
-        """Note that a rank's process is there."""
+        """Note that a rank's process exists."""
         if not self._has_reports:
             self._last_s, self._last_time_s = now_s, self._clock()
 
     def exchanged(self, sent_and_received: int, now_s: float) -> None:
-        """Note how many bytes ranks have exchanged with other nodes, over all that they do."""
+        """Note the total number of bytes that ranks have exchanged with other nodes."""
         if self._pace.take(sent_and_received, now_s) and not self._has_reports:
             self._last_s, self._last_time_s = now_s, self._clock()
 
     def look(self, now_s: float) -> PartEvent | None:
-        """Check for a stall or its end; call often. Returns an event if the state changed."""
+        """Check whether a stall begins or ends; call often. Returns an event on a change."""
         if self._last_s is None:
             return None
         idle_s = now_s - self._last_s
@@ -190,7 +190,7 @@ class Watchdog:
         )
 
     def _is_confirmed(self, stacks: Sequence[RankStack]) -> bool:
-        """Whether ranks that report nothing are where they were at the look before."""
+        """Return whether ranks that report nothing are in the same place as at the last look."""
         before, self._places = self._places, tuple(map(_place, stacks))
         return self._places == before and all(
             stack.calls or stack.site in MEETING or stack.doing != "waiting for others"
@@ -199,6 +199,6 @@ class Watchdog:
 
 
 def _place(stack: RankStack) -> tuple[object, ...]:
-    """Where a rank is: its line, and the numbers of its last calls."""
+    """Return where a rank is: its line, and the sequence numbers of its last calls."""
     numbers = tuple((one.group, one.calls[-1].seq if one.calls else 0) for one in stack.calls)
     return stack.rank, stack.doing, stack.where, stack.site, numbers

@@ -26,7 +26,7 @@ file and line before ``NCCL WARN``."""
 
 
 def last_nccl_line_s(attempt: Path) -> float | None:
-    """Return the Unix time of NCCL's last line on this node, by its clock; ``None`` if unknown."""
+    """Return the Unix time, by this node's clock, of NCCL's last line; ``None`` if unknown."""
     times = []
     for path in (attempt / "ranks").glob("*/attempt_*/*/std*.log"):
         try:
@@ -40,7 +40,7 @@ def last_nccl_line_s(attempt: Path) -> float | None:
 
 
 def last_said_s(lines: Sequence[str], written_s: float) -> float | None:
-    """Return when the last of NCCL's lines was printed; ``None`` if unknown, or if there is none.
+    """Return when the last of NCCL's lines was printed; ``None`` if unknown or if there is none.
 
     Args:
         written_s: Unix time at which the last line was.
@@ -75,7 +75,7 @@ _ENDED = re.compile(r"Sending process (\d+) closing signal")
 
 
 class Failure(Record, frozen=True):
-    """A rank that failed.
+    """A failed rank.
 
     Args:
         exit_code: negative for a signal.
@@ -89,14 +89,16 @@ class Failure(Record, frozen=True):
     time_s: float | None = None
 
     def time_before(self, end_s: float) -> float:
-        """Return its time if plausible for an attempt that ended at ``end_s``, else ``end_s``."""
+        """Return the time of the failure if it is plausible for an attempt that ended at ``end_s``,
+        else ``end_s``.
+        """
         if self.time_s is None or not end_s - TRUSTED_S <= self.time_s <= end_s:
             return end_s
         return self.time_s
 
 
 def rank_failures(log: str) -> list[Failure]:
-    """Return all failures in torchrun's log, the first one first."""
+    """Return all failures in torchrun's log, the earliest first."""
     ended = set(_ENDED.findall(log))
     found: dict[int, Failure] = {}
     for match in [*reversed(list(_ENTRY.finditer(log))), *_LINE.finditer(log)]:

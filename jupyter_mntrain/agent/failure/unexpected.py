@@ -1,4 +1,4 @@
-"""Unexpected errors: gives each an id, under which the agent's log has its traceback."""
+"""Unexpected errors: gives each an id, under which its traceback is in the agent's log."""
 
 from __future__ import annotations
 
