@@ -1,4 +1,4 @@
-"""Heartbeat: once a second, counters of network, GPUs and load for listeners, jobs and history."""
+"""Heartbeat: reads network, GPU and load counters every second, for listeners, jobs and history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERFACES_S = 10.0
 
 
 class HeartbeatSampler:
-    """Computes counter differences; call :meth:`sample` at every heartbeat."""
+    """Computes differences of counters. Call :meth:`sample` at every heartbeat."""
 
     def __init__(self, node: LocalNode) -> None:
         self._node = node
@@ -39,7 +39,7 @@ class HeartbeatSampler:
         psutil.cpu_percent()
 
     def sample(self) -> None:
-        """Sample once, also at rest: a job's first sample must not count older traffic."""
+        """Read all counters, even without a job: its first sample must not count older traffic."""
         counters, now = psutil.net_io_counters(pernic=True), time.monotonic()
         interval_s, self._previous_s = now - self._previous_s, now
         previous, self._previous = self._previous, counters
@@ -81,7 +81,9 @@ class HeartbeatSampler:
         self._told = told
 
     def _listed(self, now: float, names: set[str]) -> frozenset[str]:
-        """The interfaces that lists of nodes name; looked up now and then, and if one is new."""
+        """Return the interfaces shown in lists of nodes. They are looked up again if one is new,
+        and now and then.
+        """
         if names != self._known or now - self._looked_s >= INTERFACES_S:
             self._known, self._looked_s = names, now
             found = self._node.links.attach(read_interfaces())
@@ -90,7 +92,7 @@ class HeartbeatSampler:
         return self._listed_names
 
     def _own_traffic(self) -> dict[str, tuple[float, float]]:
-        """What the ranks of all jobs send and receive, by interface, as far as it is known."""
+        """Return what the ranks of all jobs send and receive, by interface, where known."""
         found: dict[str, tuple[float, float]] = {}
         for job in self._node.jobs.active():
             pressure = job.record.pressure
@@ -125,7 +127,9 @@ class HeartbeatSampler:
 
 
 async def every(interval_s: float, work: Callable[[], object]) -> None:
-    """``work`` that returns ``True`` is not done: it goes on once everybody else had a turn."""
+    """Call ``work`` at intervals. If it returns ``True``, call it again as soon as other tasks had
+    a turn.
+    """
     trouble, is_behind = "", False
     while True:
         await asyncio.sleep(0 if is_behind else interval_s)

@@ -1,4 +1,4 @@
-"""Listeners: send this agent's changes to its readers; slow ones are dropped."""
+"""Listeners: send this agent's changes to its readers, and drop slow ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAREWELL_S = 1.0
 
 
 class Listeners:
-    """Puts every message into each listener's own bounded queue."""
+    """Puts every message into a bounded queue for each listener."""
 
     def __init__(self) -> None:
         self._queues: set[asyncio.Queue[StreamMessage | None]] = set()
@@ -29,7 +29,7 @@ class Listeners:
 
     @contextmanager
     def listen(self) -> Iterator[asyncio.Queue[StreamMessage | None]]:
-        """Queue of messages from now on; ``None`` = too slow, or the agent ends."""
+        """Open a queue of messages from now on. ``None`` in it ends it: too slow, or no agent."""
         queue: asyncio.Queue[StreamMessage | None] = asyncio.Queue(BACKLOG + 1)
         self._queues.add(queue)
         self._listening += 1
@@ -50,7 +50,7 @@ class Listeners:
                 queue.put_nowait(message)
 
     async def close(self) -> None:
-        """End every listener, after the messages already queued for it."""
+        """Close every listener, after the messages that are already in its queue."""
         for queue in list(self._queues):
             self._queues.discard(queue)
             queue.put_nowait(None)

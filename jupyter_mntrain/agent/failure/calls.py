@@ -86,8 +86,7 @@ class _Dump(msgspec.Struct):
 
 
 def read_calls(content: bytes) -> tuple[GroupCalls, ...]:
-    """Read what a rank's hooks wrote: the most recently used groups, with the last calls of each.
-    """
+    """Read what a rank's hooks wrote: the groups used last, with the last calls of each."""
     try:
         dumps = msgspec.json.decode(content, type=list[_Dump])
     except msgspec.MsgspecError:

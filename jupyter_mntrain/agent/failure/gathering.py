@@ -196,8 +196,7 @@ class Gathering:
         return None if at_s is None else at_s + self._attempt.clock() - time.time()
 
     def _try(self, what: str, read: Callable[[], T], otherwise: T) -> T:
-        """Read one kind of evidence. Errors are only logged: the failure itself must be reported.
-        """
+        """Read one kind of evidence. Only log errors: the failure itself must be reported."""
         try:
             return read()
         except Exception as error:  # noqa: BLE001 - logged, and so among the errors of the agent

@@ -1,1 +1,1 @@
-"""Gang of an attempt: its nodes start, end and restart together, and try their links."""
+"""Gang of an attempt: starts, ends and restarts its nodes together, and tries their links."""

@@ -1,5 +1,5 @@
-"""Achieved rates: what a job's ranks achieved on this node's devices is kept next to what was
-measured of these.
+"""Achieved rates: stores what a job's ranks achieved on this node's devices, next to the measured
+speeds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEWEST = 10
 
 
 def keep_achieved(node: LocalNode, job: LocalJob) -> bool:
-    """Whether something is known of the job's devices."""
+    """Store what the job achieved; return whether anything was stored."""
     record, placement = job.record, job.placement
     try:
         found = list(
@@ -41,7 +41,7 @@ def keep_achieved(node: LocalNode, job: LocalJob) -> bool:
 
 
 def _timed(job: LocalJob) -> dict[int, list[RankStep]]:
-    """The timed steps of this node's ranks that have made enough of them, by local rank."""
+    """Return this node's ranks' steps after the warm-up, by local rank, if there are enough."""
     metrics, found = job.attempt.path / "metrics", {}
     for local in range(job.placement.nproc):
         steps = last_steps(metrics / rank_file(Rank(job.placement.first_rank + local)))
@@ -55,14 +55,14 @@ def _timed(job: LocalJob) -> dict[int, list[RankStep]]:
 
 
 class Achievements:
-    """Notices the end of jobs that trained by a recipe, and keeps what their ranks achieved."""
+    """Detects the end of jobs that trained with a recipe, and stores what their ranks achieved."""
 
     def __init__(self, node: LocalNode) -> None:
         self._node = node
         self._running: dict[tuple[JobId, int], LocalJob] = {}
 
     def look(self) -> None:
-        """Call at every heartbeat."""
+        """Check for jobs that have ended. Call at every heartbeat."""
         now = {
             (job.record.job_id, job.record.attempt.number): job
             for job in self._node.jobs.active()

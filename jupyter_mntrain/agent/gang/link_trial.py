@@ -1,5 +1,4 @@
-"""Link trial: tests the links of a stalled or failed part, address to address, as its ranks use
-them.
+"""Link trial: tests the links of a stalled or failed part between the addresses that its ranks use.
 
 It uses a high port and more bytes than fit into one packet: only that reveals a firewall, a wrong
 MTU or a dead cable. Single small packets come first. An MTU never costs one of them, so whoever had
@@ -36,7 +35,7 @@ LOOK_EVERY_S = 0.05
 
 
 async def try_links(job: LocalJob, peers: Peers) -> tuple[LinkTry, ...]:
-    """Try the links to the other participants. Takes a few seconds at most.
+    """Test the links to the other participants. Takes a few seconds at most.
 
     A peer whose agent does not answer is not tried: its silence is reported elsewhere.
     """
@@ -61,7 +60,7 @@ async def _try_link(own: Placement, other: Placement, peers: Peers) -> LinkTry |
 
 
 def send_some(source: str, target: str, ticket: ProbeTicket) -> Trouble | None:
-    """Connect and send; ``None`` if that works. Blocks."""
+    """Connect and send data; return ``None`` if that works. Blocks."""
     try:
         connection = socket.create_connection(
             (target, ticket.port), timeout=PATIENCE_S, source_address=(source, 0)
@@ -85,7 +84,7 @@ def send_some(source: str, target: str, ticket: ProbeTicket) -> Trouble | None:
 
 
 def _arrives(connection: socket.socket, size: int) -> bool:
-    """Send so many bytes, and see whether they are acknowledged in time."""
+    """Send some bytes; return whether they are acknowledged in time."""
     deadline = time.monotonic() + PATIENCE_S
     connection.sendall(bytes(size))
     pause_s = SHORTEST_PAUSE_S

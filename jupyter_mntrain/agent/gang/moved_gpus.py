@@ -1,4 +1,4 @@
-"""Moved GPUs: those in the place of a job's former ones, where an allocation gives others."""
+"""Moved GPUs: replaces a job's former GPUs and interface when an allocation provides others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANY_PORT = 9
 
 
 def source_toward(address: str) -> str | None:
-    """The address from which this machine would send to another; nothing is sent."""
+    """Return the address from which this machine would send to another. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect((address, _ANY_PORT))
@@ -36,7 +36,7 @@ def interface_now(
     there: Sequence[Interface],
     source: Callable[[str], str | None] = source_toward,
 ) -> str | None:
-    """The interface that reaches the network on which the job has trained.
+    """Return the interface that now reaches the network on which the job has trained.
 
     Args:
         asked: its name before.
@@ -75,12 +75,12 @@ def interface_now(
 
 
 def is_of_allocation(node: LocalNode) -> bool:
-    """Whether a scheduler gave the node, and may give another machine in its place."""
+    """Return whether a scheduler granted this node, and may replace its machine with another."""
     return (node.state.path / SLOT_FILE).exists()
 
 
 def as_it_is_now(node: LocalNode, request: LeaseRequest) -> LeaseRequest:
-    """The request for a further attempt, with the interface and GPUs that the node has now.
+    """Adapt the request for a further attempt to the node's current interface and GPUs.
 
     An allocation that is granted again may be on another machine, or hold other cards of the same
     one: all of them are there for its jobs, whatever their numbers and names. A machine that was
@@ -114,7 +114,7 @@ def _on_gpus(node: LocalNode, request: LeaseRequest) -> LeaseRequest:
 
 
 def gpus_now(asked: Sequence[int], there: Collection[int], free: Sequence[int]) -> tuple[int, ...]:
-    """As many GPUs as were asked for: those that are there stay, others stand in for the rest.
+    """Return as many GPUs as were requested: free ones replace those that are gone.
 
     Args:
         there: indices of those that the node has; a busy one is waited for.
@@ -132,8 +132,7 @@ def gpus_now(asked: Sequence[int], there: Collection[int], free: Sequence[int]) 
 
 
 def as_granted(places: Sequence[Placement], grants: Sequence[LeaseGrant]) -> tuple[Placement, ...]:
-    """The placements with what their nodes granted: GPUs, interfaces and addresses that may have
-    changed.
+    """Return the placements with the GPUs, interfaces and addresses that the nodes have granted.
 
     Ports for RDMA were chosen on the machines before. Where one is another now, no node uses its:
     NCCL waits for ever if some do and others do not.

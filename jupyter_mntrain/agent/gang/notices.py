@@ -1,4 +1,4 @@
-"""Notices: tell the user that a job ended or stalled, while nobody watches.
+"""Notices: tell the user, who may not be watching, that a job ended or stalled.
 
 The participant that leads the watch sends, once for the end of an attempt and for each stall. Until
 the job goes on, a stall is the same one, whatever its cause turns out to be.
@@ -62,13 +62,13 @@ class Notice(Record, frozen=True):
 
 
 class Channel(ABC):
-    """A way to tell somebody. ``where`` names it in the log, without secrets."""
+    """A way to notify somebody. ``where`` names it in the log, without secrets."""
 
     where: str
 
     @abstractmethod
     async def send(self, notice: Notice) -> str | None:
-        """Send once, within a bounded time. Returns the cause of a failure, without secrets."""
+        """Send once, within a bounded time. Returns why it failed, without secrets, or nothing."""
 
 
 # Webhook: an address of the user's that takes notices as JSON.
@@ -121,7 +121,7 @@ PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
 
 
 class MailSettings(Record, frozen=True, forbid_unknown_fields=True):
-    """A node's way to send mail.
+    """How a node sends mail.
 
     Args:
         sender: address that mail comes from.
@@ -145,7 +145,7 @@ class MailSettings(Record, frozen=True, forbid_unknown_fields=True):
 
 
 def read_mail_settings(directory: Path) -> MailSettings | None:
-    """The settings in an agent's state directory; ``None`` if it has none.
+    """Read the mail settings in an agent's state directory; ``None`` if there are none.
 
     Raises:
         SpecError: others may read the file, or it is wrong. The message holds none of its values.
@@ -182,7 +182,7 @@ def read_mail_settings(directory: Path) -> MailSettings | None:
 
 
 class Mail(Channel):
-    """Sends to some addresses.
+    """Sends mail to some addresses.
 
     Args:
         to: e-mail addresses.
@@ -194,7 +194,7 @@ class Mail(Channel):
         self.where = f"the mail server {settings.host}"
 
     async def send(self, notice: Notice) -> str | None:
-        """In a thread: the library blocks. Every step has a timeout, and all of them together."""
+        """Send in a thread, as the library blocks. Each step has a timeout, and so has it all."""
         import smtplib  # memory of an agent that sends no mail
 
         work = asyncio.to_thread(_deliver, self._settings, self._message(notice))
@@ -252,7 +252,7 @@ Event = Literal["ended", "stalled"]
 
 
 class Notices:
-    """Of one job on this node. Does nothing if nobody wants to be told."""
+    """Notifications about one job on this node. Does nothing if nobody wants any."""
 
     def __init__(self, job: LocalJob, channels: Sequence[Channel]) -> None:
         self._job = job
@@ -262,11 +262,11 @@ class Notices:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is somebody to tell."""
+        """Whether anybody wants to be notified."""
         return bool(self._channels)
 
     def tell_end(self, parts: Sequence[PartStatus]) -> None:
-        """Tell that all parts have ended, and the cause if one failed."""
+        """Notify that all parts have ended, with the cause if one failed."""
         key = self._key("ended")
         if not self.is_wanted or key in self._events:
             return
@@ -277,7 +277,7 @@ class Notices:
         self._tell(key, self._notice("ended", state, problem, ended_s))
 
     def tell_stall(self, problem: Problem) -> None:
-        """Tell that the job makes no progress, unless it has made none since that was told."""
+        """Notify that the job has stalled, unless it has made no progress since the last notice."""
         key = self._key("stalled")
         told_s = self._events.get(key)
         if self.is_wanted and (told_s is None or (problem.time_s or 0.0) > told_s):
@@ -294,14 +294,14 @@ class Notices:
         task.add_done_callback(self._sending.discard)
 
     async def _send_all(self, notice: Notice) -> None:
-        """Send over each channel; an agent that ends meanwhile is to send again when it is back."""
+        """Send over every channel. If the agent ends during this, the next one sends again."""
         await asyncio.gather(*(self._send(channel, notice) for channel in self._channels))
         with suppress(OSError):  # rather twice than never
             write_atomically(self._told, json.dumps(self._events).encode())
 
     @cached_property
     def _events(self) -> dict[str, float]:
-        """When each was told last, Unix time; also by an agent before this one."""
+        """Unix time of the last notice of each kind, including those that an earlier agent sent."""
         try:
             return msgspec.json.decode(self._told.read_bytes(), type=dict[str, float])
         except (OSError, msgspec.DecodeError):
@@ -335,7 +335,7 @@ class Notices:
         return cleaned(Notice(line, body), self._job.secrets)
 
     async def _send(self, channel: Channel, notice: Notice) -> None:
-        """Send, a few times if need be."""
+        """Send over one channel, with a few retries."""
         job_id = self._job.record.job_id
         for number in range(1, TRIES + 1):
             cause = await channel.send(notice)
@@ -350,7 +350,7 @@ class Notices:
 
 
 def channels_of(job: LocalJob, state: Path) -> tuple[Channel, ...]:
-    """Whom the job, and this node, want to be told.
+    """Return the channels that the job and this node are configured to notify.
 
     Args:
         state: state directory of the agent, which may have settings for mail.

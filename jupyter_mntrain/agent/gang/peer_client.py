@@ -71,7 +71,7 @@ class PeerClient(AgentCalls):
 
     @property
     def _name(self) -> str:
-        """Only the certificate knows it: it proves that the right node answers."""
+        """TLS name to expect. It contains the node id, so it proves that the right node answers."""
         return Subject(role="node", name=self._placement.node_id).dns_name
 
     async def _send_to(
@@ -126,7 +126,7 @@ class PeerClients:
         return PeerClient(self._context, self.renewed(placement), self._kept)
 
     def renewed(self, placement: Placement) -> Placement:
-        """The placement with its agent's addresses as they are now."""
+        """Return the placement with the agent's current addresses."""
         agent = self._where(placement.node)
         return msgspec.structs.replace(placement, agent=agent) if agent else placement
 
@@ -144,6 +144,6 @@ class PeerClients:
 
 
 def silence(node: str) -> NodeError:
-    """The error for a participant that does not answer."""
+    """Make the error for a participant that does not answer."""
     fix = "'nodes' shows why; the job starts once the node is back"
     return NodeError("does not answer", kind=Kind.SILENT, fix=fix, node=node)

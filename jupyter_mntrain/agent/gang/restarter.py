@@ -1,4 +1,4 @@
-"""Restarter: starts the next attempt of a job that failed or waits, from the job's head.
+"""Restarter: starts the next attempt of a failed or waiting job, from the job's head.
 
 A driver has deposited the job on every participant, so no driver is needed. While a node refuses or
 does not answer, nothing is leased anywhere, and the record says what the job waits for.
@@ -49,7 +49,7 @@ log = logging.getLogger("mntrain.agent")
 
 
 class OwnNode:
-    """Takes part in a gang start like an HTTP client, but calls this agent directly.
+    """Takes part in a gang start like a remote node, but calls this agent directly.
 
     Args:
         job: as it is before the attempt; nothing starts after a user has stopped it.
@@ -89,7 +89,7 @@ class OwnNode:
         self._node.leases.release_unstarted(job_id, attempt)
 
     def _note(self, what: str, job_id: JobId, **about: str) -> None:
-        """For the audit log; the other participants note the same caller."""
+        """Write an audit log entry with the same caller that other participants record."""
         who = f"node {self._node.node_id}"
         self._node.audit.note(what, job=job_id, after=self._after, who=who, **about)
 
@@ -114,7 +114,7 @@ TAKE_OVER_AFTER_S = 10.0
 
 
 class Restarter:
-    """Starts further attempts of the jobs that this node is the head of.
+    """Starts further attempts of the jobs that this node leads as head.
 
     Args:
         peers: makes the clients of the other participants.
@@ -162,7 +162,7 @@ class Restarter:
         return None
 
     async def _end_waiting(self, job: LocalJob, problem: Problem) -> None:
-        """End a job that has waited too long, here and where it was deposited."""
+        """End a job that has waited too long, on this node and wherever it was deposited."""
         job_id, own_id = job.record.job_id, self._node.node_id
         log.info("job %s: %s", job_id, problem)
         if job.is_active:
@@ -176,8 +176,8 @@ class Restarter:
         await asyncio.gather(*asked, return_exceptions=True)
 
     async def _leave_out_lost(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> None:
-        """Leave out the participants that have lost their record, or give up: they refuse every
-        further attempt, as only a driver can deposit the job there again.
+        """Leave out participants that have lost the job's record, or give up. They would refuse
+        every further attempt, as only a driver can deposit the job there again.
         """
         plan, own_id = job.record.restart, self._node.node_id
         waits_for = plan.waits_for if plan is not None else None
@@ -199,8 +199,8 @@ class Restarter:
                 continue
 
     async def succeed(self, job: LocalJob) -> LocalJob | None:
-        """Like :meth:`run`, instead of a lost head; ``None`` if the head answers or another node
-        has taken over.
+        """Like :meth:`run`, but in place of a lost head. Returns ``None`` if the head answers or
+        another node has taken over.
 
         Args:
             job: its attempt has ended, and another node is its head.
@@ -240,13 +240,13 @@ class Restarter:
         return msgspec.structs.replace(plan, number=plan.number + own)
 
     async def _records_of(self, job: LocalJob, places: Sequence[Placement]) -> list[JobRecord]:
-        """Ask participants for the job's record; those that do not answer are omitted."""
+        """Ask participants for the job's record, and omit those that do not answer."""
         asked = (self._peers(place).job(job.record.job_id) for place in places)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         return [answer for answer in answers if isinstance(answer, JobRecord)]
 
     async def _is_taken_over(self, job: LocalJob) -> bool:
-        """Whether another node became head and started a later attempt while this one was away."""
+        """Return whether another node became head and started a later attempt meanwhile."""
         if not may_succeed(job.record):
             return False
         others = [p for p in job.record.attempt.placements if p.node_id != self._node.node_id]
@@ -259,7 +259,7 @@ class Restarter:
     async def _try(
         self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
     ) -> LocalJob | None:
-        """Try to start the attempt on all nodes; the record says what it waits for."""
+        """Try to start the attempt on all nodes. The job's record says what it waits for."""
         job_id, own = job.record.job_id, self._node.node_id
         places = self._places(job, silent_since_s)
         seats = [
@@ -294,7 +294,7 @@ class Restarter:
                     silent_since_s.pop(place.node_id, None)
 
     def _places(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> tuple[Placement, ...]:
-        """Participants of the next attempt; a job that may shrink omits unreachable nodes."""
+        """Return the next attempt's participants. A job that may shrink omits unreachable nodes."""
         places = tuple(map(self._renewed, job.record.attempt.placements))
         least = job.record.spec.min_nodes
         now = time.monotonic()
@@ -308,7 +308,7 @@ class Restarter:
 
 def _refuse_unfit(job: LocalJob, places: Sequence[Placement], grants: Sequence[LeaseGrant]) -> None:
     """Refuse nodes whose versions differ, whose torch cannot use their GPUs, or whose GPUs cannot
-    run the recipe: one may have been upgraded, or got other cards, while the job waited.
+    run the recipe. A node may have been upgraded, or got other GPUs, while the job waited.
     """
     spec, given = job.record.spec, zip(places, grants, strict=True)
     known = [(place, grant.versions) for place, grant in given if grant.versions]
@@ -339,5 +339,5 @@ def _request(
 
 
 def _plan_of(before: Attempt, placements: Sequence[Placement]) -> Plan | None:
-    """What was predicted of an attempt, if it holds for another one: with all of its nodes."""
+    """Return an attempt's prediction if it also holds for another with as many nodes."""
     return before.plan if len(placements) == len(before.placements) else None

@@ -1,4 +1,4 @@
-"""Slowness watch: begins and ends the slowdowns of a job, from what its nodes measured."""
+"""Slowness watch: starts and ends a job's slowdowns, based on what its nodes measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMES_CHANGED = 1.5
 
 
 class SlownessWatch:
-    """Watches one attempt."""
+    """Watches one attempt for slowdowns."""
 
     def __init__(self) -> None:
         self._first_s: float | None = None
@@ -38,7 +38,7 @@ class SlownessWatch:
     def look(
         self, known: tuple[Episode, ...], pressures: Mapping[str, Pressure], now_s: float
     ) -> tuple[Episode, ...]:
-        """Return the slowdowns after this look; call about once a second.
+        """Return the current slowdowns. Call about once a second.
 
         Args:
             known: those until now, the last one perhaps not over.
@@ -68,7 +68,7 @@ class SlownessWatch:
     def _exchanged(
         self, known: tuple[Episode, ...], current: Episode, found: SlowPart, now_s: float
     ) -> tuple[Episode, ...]:
-        """Another cause in place of the current one, once it has been seen for a while.
+        """Replace the current cause by another one that has been seen for a while.
 
         Soon after the beginning the first one was wrong; later it is over, and another has begun.
         """
@@ -106,6 +106,6 @@ def _evidence(found: SlowPart) -> tuple[object, ...]:
 
 
 def _is_same(one: SlowPart, other: SlowPart) -> bool:
-    """Whether there is nothing new to tell."""
+    """Return whether a slowdown is unchanged: the same evidence and place, and about as slow."""
     worse = max(one.times, other.times) / max(min(one.times, other.times), 1e-9)
     return _evidence(one) == _evidence(other) and one.where == other.where and worse < TIMES_CHANGED

@@ -66,7 +66,7 @@ CONNECT_S = 3.0
 
 
 class EarlySilence:
-    """Of one attempt."""
+    """Detects nodes that fall silent at the start of an attempt."""
 
     def __init__(self) -> None:
         self._since_s: dict[NodeId, float] = {}
@@ -74,7 +74,7 @@ class EarlySilence:
     async def look(
         self, parts: Sequence[PartStatus], silent: Sequence[Placement], now_s: float
     ) -> Problem | None:
-        """Why the attempt is to end, if it is. Call often.
+        """Return why the attempt is to end, or ``None``. Call often.
 
         Args:
             parts: of the nodes that answer.
@@ -99,7 +99,7 @@ class EarlySilence:
 
 
 async def _has_machine(place: Placement) -> bool:
-    """Whether its machine answers: refusing a connection is an answer."""
+    """Return whether the node's machine answers. Refusing a connection is an answer."""
     return any(await asyncio.gather(*map(_answers, place.agent)))
 
 
@@ -122,7 +122,7 @@ async def _answers(address: str) -> bool:
 def with_stall(
     known: tuple[Episode, ...], stall: Problem | None, now_s: float
 ) -> tuple[Episode, ...]:
-    """The episodes after a look.
+    """Update the episodes with a stall, or its end.
 
     A stall with another cause is another one: the first is over. One that nothing explained has its
     cause by then.
@@ -167,7 +167,7 @@ GIVE_UP_AFTER_S = tunables.seconds("restarts.give_up_after_s")
 
 @dataclass
 class GangWatch:
-    """Watches the other participants of one attempt from this node.
+    """Watches the other participants of one attempt, from this node.
 
     Args:
         notices: told of a stall.
@@ -190,7 +190,7 @@ class GangWatch:
     _silence: EarlySilence = field(default_factory=EarlySilence)
 
     async def run(self) -> tuple[PartStatus, ...]:
-        """Watch until every part known has ended; returns the parts."""
+        """Watch until every known part has ended, and return the parts."""
         own = self.job.placement
         places = self.job.record.attempt.placements
         before = [p for p in places if p.node_rank < own.node_rank]
@@ -208,7 +208,7 @@ class GangWatch:
         return self._parts
 
     def _try_links(self) -> None:
-        """Try the links for each failure and each look at a stall, in a task of its own."""
+        """Try the links, in a task of its own, after each failure and each look at a stall."""
         part = self.job.record.part
         seen_s = part.stall.seen_s if part.stall and part.state not in TERMINAL else None
         is_old = seen_s is not None and seen_s != self._tried_for_s
@@ -227,7 +227,7 @@ class GangWatch:
         self._trying = asyncio.ensure_future(work())
 
     async def _look(self, before: Sequence[Placement], after: Sequence[Placement]) -> bool:
-        """One round; True when there is nothing left to watch."""
+        """Check all participants once. Returns whether there is nothing left to watch."""
         lost = []
         for placement in before:
             head = await self._ask(placement)
@@ -267,7 +267,7 @@ class GangWatch:
         return len(peers) == len(before) + len(after) and all(p.state in TERMINAL for p in parts)
 
     def _taken(self, silent: Sequence[Placement]) -> list[PartStatus]:
-        """The parts of silent nodes that a scheduler has taken back."""
+        """Return the parts of silent nodes that a scheduler has taken back."""
         why = [(place, self.why_taken(place.node)) for place in silent]
         now_s = self.job.now_s()
         return [taken_part(place, problem, now_s) for place, problem in why if problem is not None]
@@ -275,14 +275,14 @@ class GangWatch:
     async def _give_up_on_the_start(
         self, parts: Sequence[PartStatus], silent: Sequence[Placement]
     ) -> None:
-        """End an attempt that no node has made a step of, and that a node is cut off from."""
+        """End an attempt in which no node has made a step, and from which a node is cut off."""
         lost = await self._silence.look(parts, silent, self.clock())
         if lost is not None and self.job.is_active and self.job.record.part.state != "stopping":
             log.info("job %s: giving up: %s", self.job.record.job_id, lost)
             self.job.abort(msgspec.structs.replace(lost, time_s=self.job.now_s()))
 
     def _judge(self, records: Sequence[JobRecord], stall: Problem | None) -> None:
-        """Note that the job stalls or is slower than before, or that this is over."""
+        """Record whether the job stalls or is slower than before."""
         part, now_s = self.job.record.part, self.job.now_s()
         if part.state not in ("starting", "running"):
             return
@@ -300,12 +300,14 @@ class GangWatch:
             self.job.change(EpisodesJudged(episodes=episodes))
 
     def _leave_episodes(self) -> None:
-        """End what this node said while it led: another node leads again."""
+        """End the stalls and slowdowns that this node reported as head, because another node leads
+        again.
+        """
         now_s = self.job.now_s()
         self._tell_episodes(tuple(one.ended(now_s) for one in self.job.record.part.episodes))
 
     def waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
-        """Whether only symptoms are known and the cause may still be reported."""
+        """Return whether only symptoms are known, so that the cause may still be reported."""
         guilty = part_to_blame(parts)
         if guilty is None or guilty.problem is None or not guilty.problem.is_symptom:
             return False
@@ -313,8 +315,8 @@ class GangWatch:
         return self.clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
 
     def _give_up_on_a_stall(self, parts: Sequence[PartStatus]) -> None:
-        """End a stalled attempt as failed if the job asks for that, or if the job can continue
-        without an unreachable node.
+        """End a stalled attempt as failed if the job is set to, or if it can continue without an
+        unreachable node.
         """
         spec = self.job.record.spec
         is_silent = any(part.state == "unknown" for part in parts)
@@ -340,13 +342,15 @@ class GangWatch:
             self.job.stop(reason, StopRequest(reason=reason).grace_s, after_failure=True)
 
     def _end_without_record(self, lost: PartStatus | None) -> None:
-        """End our part as failed, in place of the one whose node cannot say so."""
+        """End our part as failed, because another node has lost its part and cannot report that
+        itself.
+        """
         problem = own(lost) if lost is not None else None
         if problem is not None and self.job.record.part.state != "stopping":
             self.job.abort(problem)
 
     async def _ask(self, placement: Placement) -> JobRecord | None:
-        """A participant's record of this attempt or of a later one."""
+        """Ask a participant for its record of this attempt or a later one."""
         ours = self.job.record
         try:
             record = await self.peers(placement).job(ours.job_id)
@@ -367,7 +371,7 @@ class GangWatch:
 
 
 def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
-    """Reason to end all parts, if there is one: ``node2: rank 1 failed: killed by SIGKILL``."""
+    """Return why to end all parts, as ``node2: rank 1 failed: killed by SIGKILL``, or ``None``."""
     failed = [part for part in parts if part.state == "failed"]
     if failed:
         guilty = part_to_blame(failed) or failed[0]
@@ -385,7 +389,7 @@ def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
 
 
 class WatchTasks:
-    """Runs one task per attempt, even if asked twice."""
+    """Runs one watch task per attempt, even if asked twice."""
 
     def __init__(
         self,
@@ -403,7 +407,7 @@ class WatchTasks:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def watch(self, job: LocalJob) -> None:
-        """Watch an attempt, unless it ended so long ago that all nodes know."""
+        """Watch an attempt, unless it ended so long ago that all nodes know it."""
         record = job.record
         ended_s = record.part.ended_s
         is_old = ended_s is not None and job.now_s() - ended_s > GIVE_UP_AFTER_S
@@ -442,7 +446,7 @@ class WatchTasks:
 
 
 def _is_to_restart(record: JobRecord) -> bool:
-    """Whether this node, as the head, still has to decide what comes next."""
+    """Return whether this node, as the head, still has to decide what comes next."""
     is_head = record.attempt.head.node_id == record.part.node_id
     if is_head and record.restart is not None:
         return not is_in_next_grant(record.restart)
@@ -451,6 +455,6 @@ def _is_to_restart(record: JobRecord) -> bool:
 
 
 def _may_have_to_succeed(record: JobRecord) -> bool:
-    """Whether this node takes the head's place if that is lost."""
+    """Return whether this node would replace a lost head."""
     is_head = record.attempt.head.node_id == record.part.node_id
     return not is_head and may_succeed(record) and not record.is_over

@@ -1,4 +1,4 @@
-"""HTTP routes of the agent, one file per family; the table of routes is ``model/api.py``."""
+"""HTTP routes of the agent, one file per family. The table of routes is in ``model/api.py``."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ ROUTES = tuple((route, route.format(**_PARTS), handler) for route, handler in _H
 
 
 class AgentApplication(Application):
-    """Routes requests whose body is too long to a handler that discards it."""
+    """Application that sends requests with too long a body to a handler that discards it."""
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         if (body_length(request.headers) or 0) > MAX_BODY_BYTES:
@@ -139,7 +139,7 @@ class AgentApplication(Application):
 
 
 def application(node: LocalNode, watch_tasks: WatchTasks) -> Application:
-    """All routes of :mod:`jupyter_mntrain.model.api`."""
+    """Make an application with all routes of :mod:`jupyter_mntrain.model.api`."""
     own: dict[str, Any] = {"node": node, "watch_tasks": watch_tasks}
     return AgentApplication(
         [URLSpec(path, handler, {**own, "route": route}) for route, path, handler in ROUTES],

@@ -1,4 +1,4 @@
-"""Agent handler: checks the caller, bounds streams, keeps an audit log."""
+"""Agent handler: checks the caller, bounds streams, and keeps an audit log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SLOW_READER_S = 10.0
 
 
 class AgentHandler(JsonHandler):
-    """Checks the caller."""
+    """Base of the agent's request handlers: it checks the caller."""
 
     statuses = {
         JobNotFoundError: 404,
@@ -97,15 +97,15 @@ class AgentHandler(JsonHandler):
         )
 
     def encode(self, content: object) -> bytes:
-        """What may be seen of the content by the caller. Every answer passes here."""
+        """Encode an answer without what the caller may not see. Every answer passes here."""
         return super().encode(self.seen(content))
 
     def seen(self, content: T) -> T:
-        """What the caller may see of the content: a read-only driver sees no secret."""
+        """Remove secrets from an answer to a read-only driver."""
         return content if self.sees_secrets else for_viewer(content, self.secrets())
 
     def seen_lines(self, block: bytes) -> bytes:
-        """The same of whole lines of a journal."""
+        """Remove secrets from whole lines of a journal for a read-only driver."""
         return block if self.sees_secrets else lines_for_viewer(block, self.secrets())
 
     @property
@@ -113,7 +113,7 @@ class AgentHandler(JsonHandler):
         return hasattr(self, "caller") and self.caller.role in {"driver", "node"}
 
     def secrets(self) -> tuple[str, ...]:
-        """Values of the job that is asked for, else of all, that only its drivers may see."""
+        """Return the secret values of the requested job, or of all jobs if none is requested."""
         # tornado refuses a method that it does not know before it has looked at the path.
         asked = getattr(self, "path_kwargs", {}).get("job_id")
         jobs = [job for job in self.node.jobs.all() if asked in (None, job.job_id)]
@@ -142,17 +142,17 @@ class AgentHandler(JsonHandler):
         self.has_hung_up = True
 
     async def slowly(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """The result of what may take long, in a thread of its own kind."""
+        """Run slow work in a thread pool of its own, and return its result."""
         return await in_threads(self.node.threads.slow, work, *args, **named)
 
     @property
     def caller_name(self) -> str:
-        """The caller, for the audit log."""
+        """The caller's name in the audit log."""
         return f"{self.caller.role} {self.caller.name}"
 
     @contextmanager
     def audited(self, what: str, **about: str) -> Iterator[None]:
-        """Log who did something, and with what outcome.
+        """Log who did something, and how it ended.
 
         Args:
             about: what it concerns: a job, an attempt, an address.
@@ -183,13 +183,13 @@ class AgentHandler(JsonHandler):
 
 
 async def in_threads(of: Executor, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-    """The result of work that blocks."""
+    """Run blocking work in a thread, and return its result."""
     ready = partial(work, *args, **named)
     return await asyncio.get_running_loop().run_in_executor(of, ready)
 
 
 def body_length(headers: HTTPHeaders) -> int | None:
-    """The announced length of a body; ``None`` if there is none, or it is not a length.
+    """Return the announced length of a body; ``None`` if there is none or it is not a valid length.
 
     tornado answers the latter with 400. int() would take other scripts' digits, +1 and 1_000, and
     fails for thousands of digits.
@@ -206,7 +206,7 @@ class NotFound(AgentHandler):
 
 @stream_request_body
 class TooLarge(AgentHandler):
-    """Refuses a body that is over the limit, and discards it."""
+    """Handler that refuses a body over the limit, and discards it."""
 
     def prepare(self) -> None:
         super().prepare()

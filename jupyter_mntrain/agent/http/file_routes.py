@@ -1,4 +1,4 @@
-"""Transfer routes: large files come and go piece by piece; disks are read in threads."""
+"""Transfer routes: send and receive large files in pieces. Disks are read in threads."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class BlobHandler(AgentHandler):
 
 
 def projects_in_use(node: LocalNode) -> set[str]:
-    """Trees of jobs that run or wait here."""
+    """Return the projects of jobs that run or wait here."""
     specs = [job.record.spec for job in node.jobs.active()]
     return {spec.project for spec in specs if spec.project is not None}
 
@@ -143,7 +143,7 @@ class TransferHandler(_TransferBase):
 
 @stream_request_body
 class PieceHandler(_TransferBase):
-    """A piece is passed on while it comes: see :class:`ComingPiece`."""
+    """Sends and receives pieces, and passes them on as they arrive: see :class:`ComingPiece`."""
 
     coming: ComingPiece | None = None
 
@@ -171,7 +171,7 @@ class PieceHandler(_TransferBase):
             self.transfers.end(*self._which, self.coming)
 
     def compute_etag(self) -> None:
-        """None: it would take a second of a core per GiB, and nobody asks twice."""
+        """Return no etag: it would take a second of a core per GiB, and nobody asks twice."""
 
     async def get(self, transfer: str, **_: str) -> None:
         is_node = self.caller.role == "node"
@@ -211,7 +211,9 @@ class PieceHandler(_TransferBase):
         self.answer({})
 
     def _refuse_afterwards(self, error: MntrainError | HTTPError) -> None:
-        """Answer so once the body has come: who still sends would never see it."""
+        """Refuse only after the body has arrived: a caller that still sends would never see the
+        answer.
+        """
 
         def refuse(*_: str, **__: str) -> None:
             raise error
@@ -227,7 +229,7 @@ class PieceHandler(_TransferBase):
         await in_threads(self.node.threads.pieces, self.transfers.write, key, piece, coming.content)
 
     async def _begun(self) -> ComingPiece | None:
-        """A piece that comes, once it does; the driver asks for it before that."""
+        """Wait for a piece that is about to arrive: the driver may ask for it before that."""
         patient_until_s = time.monotonic() + PATIENCE_S
         while (coming := self.transfers.coming(*self._which)) is None:
             may_come = self.transfers.may_come(*self._which)
@@ -237,7 +239,7 @@ class PieceHandler(_TransferBase):
         return coming
 
     async def _pass_on(self, coming: ComingPiece) -> None:
-        """Send a piece as it comes. What is not sent yet is at most the piece."""
+        """Send a piece while it arrives. At most one piece is buffered."""
         view, sent = memoryview(coming.content), 0
         self.set_header("Content-Length", len(view))
         while not self.has_hung_up:
@@ -255,7 +257,7 @@ class PieceHandler(_TransferBase):
 
 
 class JobFilesHandler(_TransferBase):
-    """What a job wrote on this node, and its pieces."""
+    """Lists what a job wrote on this node, and sends pieces of it."""
 
     async def get(self, job_id: str) -> None:
         job = self.node.jobs.get(self.job_id(job_id))

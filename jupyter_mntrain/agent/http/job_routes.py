@@ -75,10 +75,10 @@ GONE_CHECK_S = 5.0
 
 
 class RestartHandler(AgentHandler):
-    """Drivers may start anything; a node may start the next attempt of a job that it leads."""
+    """Lets drivers start anything, and a node the next attempt of a job that it leads."""
 
     def refuse_foreign(self, job_id: JobId) -> JobRecord:
-        """The job's record, if the calling node may lead it.
+        """Return the job's record if the calling node may lead the job.
 
         Raises:
             NotAllowedError: no driver has deposited the job here, or another node leads it.
@@ -99,7 +99,7 @@ class RestartHandler(AgentHandler):
         return record
 
     def refuse_other_work(self, request: StartRequest) -> None:
-        """Raise NotAllowedError if a node asks for more than the driver did."""
+        """Refuse a node's request that differs from what the driver asked for."""
         if self.caller.role == "driver":
             return
         record = self.refuse_foreign(request.job_id)
@@ -113,7 +113,7 @@ class RestartHandler(AgentHandler):
             raise self.not_allowed()
 
     def lease_request(self) -> LeaseRequest:
-        """The request, if the caller may make it.
+        """Return the request if the caller may make it.
 
         Raises:
             NotAllowedError: a node asks for more than the driver did.
@@ -141,10 +141,10 @@ class RestartHandler(AgentHandler):
 
 
 class _SharedJob(AgentHandler):
-    """A route that a job's participants may call, too: each of them has the job already."""
+    """A route that a job's participants may also call: each of them already has the job."""
 
     def shared(self, job_id: str) -> JobId:
-        """The job id, if the caller may see the job.
+        """Return the job id if the caller may see the job.
 
         Raises:
             NotAllowedError: the node is not a participant, or no driver has deposited the job here.
@@ -163,10 +163,12 @@ class _SharedJob(AgentHandler):
 
 
 class QueueHandler(_SharedJob):
-    """``PUT``: a driver queues a job here."""
+    """Stores a queued job with ``PUT``, which only drivers may."""
 
     def get(self, job_id: str) -> None:
-        """Tells a node as little of others' jobs as of those that do not exist."""
+        """Answer about a job. A node learns nothing of jobs that are not its own, not even that
+        they exist.
+        """
         try:
             known = self.shared(job_id)
         except NotAllowedError:
@@ -213,7 +215,7 @@ class JobStopHandler(_SharedJob):
 
 
 class JobJournalHandler(AgentHandler):
-    """Lines above ``since``; with ``follow=1`` the answer continues until the part has ended."""
+    """Sends lines above ``since``. With ``follow=1`` it goes on until the part has ended."""
 
     async def get(self, job_id: str) -> None:
         with self.streaming(), suppress(StreamClosedError):
@@ -285,7 +287,7 @@ class JobSettingsHandler(AgentHandler):
 
 
 class JobChatHandler(AgentHandler):
-    """Hands a question to a chat job; answers what is new, at once or within a moment."""
+    """Passes a question to a chat job, and answers with what is new, at once or soon."""
 
     async def post(self, job_id: str) -> None:
         request = self.body_as(ChatRequest)
@@ -315,7 +317,7 @@ class RankKillHandler(AgentHandler):
 
 
 class JobStacksHandler(AgentHandler):
-    """The current stacks of every rank on this node."""
+    """Sends the current stacks of every rank on this node."""
 
     async def post(self, job_id: str) -> None:
         job = self.node.jobs.get(self.job_id(job_id))
@@ -326,7 +328,7 @@ class JobStacksHandler(AgentHandler):
 def _read(
     path: Path, offset: int, limit: int, size: int, secrets: Sequence[str] | None = None
 ) -> tuple[int, bytes]:
-    """Read a log, after its freed part: the offset, and the bytes from there.
+    """Read a log after its freed part; return the offset and the bytes from there.
 
     Args:
         secrets: to mask, with those of known forms; ``None`` = nothing is masked.
@@ -379,7 +381,7 @@ class CheckpointsAtHandler(AgentHandler):
 
 
 class DeletionHandler(AgentHandler):
-    """``GET`` says what ``DELETE`` would delete."""
+    """Deletes a job with ``DELETE``, and tells with ``GET`` what that would delete."""
 
     async def get(self, job_id: str) -> None:
         self.answer(await self._measured(job_id))
@@ -438,7 +440,7 @@ MOST_RANK = 999_999
 
 
 class JobSamplesHandler(AgentHandler):
-    """``NodeSamples``. A job that is short enough to be read line by line is not answered whole."""
+    """Sends ``NodeSamples``. A job short enough to be read line by line is not sent whole."""
 
     async def get(self, job_id: str) -> None:
         points = self.number("points", POINTS, 1, MOST_POINTS)
@@ -461,7 +463,7 @@ class JobSamplesHandler(AgentHandler):
             self.answer(await asyncio.to_thread(answer.read))
 
     def _range(self) -> Range | None:
-        """The range, if one is named.
+        """Return the range of steps in the query, if there is one.
 
         Raises:
             RequestRefusedError: 400, it is none.
@@ -487,7 +489,7 @@ class LeasesHandler(RestartHandler):
 
 class LeaseHandler(RestartHandler):
     def delete(self, job_id: str, attempt: str) -> None:
-        """Release a lease whose attempt did not start. A running attempt is ended by stop."""
+        """Release a lease whose attempt did not start. A running attempt needs a stop instead."""
         if self.caller.role == "node":
             self.refuse_what_is_over(self.job_id(job_id))
         self.node.leases.release_unstarted(self.job_id(job_id), int(attempt))

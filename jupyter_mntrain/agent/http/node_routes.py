@@ -1,4 +1,4 @@
-"""Node routes: the node's inventory, and the stream of its changes, which is its heartbeat."""
+"""Node routes: the node's inventory, and the stream of its changes, which serves as heartbeat."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class ProbeDevicesHandler(AgentHandler):
 
 class BenchedHandler(AgentHandler):
     def put(self) -> None:
-        """Keep what messages that this node sent reached in a benchmark."""
+        """Store what messages sent by this node achieved in a benchmark."""
         request, node = self.body_as(BenchedLinks), self.node
         names = {one.name for one in node.inventory.read().interfaces}
         for link in request.links:
@@ -203,7 +203,7 @@ DEFAULT_S = 3600
 
 
 class UsageHandler(AgentHandler):
-    """``NodeHistory`` of the last hour, or from ``since`` to ``until``."""
+    """Sends ``NodeHistory`` of the last hour, or from ``since`` to ``until``."""
 
     async def get(self) -> None:
         now_s = int(time.time())
@@ -239,7 +239,7 @@ class UsageHandler(AgentHandler):
         )
 
     def _with_capacity(self, part: HistoryPart) -> HistoryPart:
-        """An interface's: as given, or the highest that was measured."""
+        """Add an interface's capacity: as the user gave it, or the highest that was measured."""
         if part.kind != "interface":
             return part
         links = self.node.links

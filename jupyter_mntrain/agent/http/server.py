@@ -1,4 +1,4 @@
-"""HTTPS server of the agent: bounds what strangers, and every member, can hold open."""
+"""HTTPS server of the agent: limits what strangers, and each member, can hold open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jupyter_mntrain.trust.certificates import subject_of
 
 
 def agent_server(application: Application, context: ssl.SSLContext) -> BoundedServer:
-    """Make the server; the TLS context decides who may connect."""
+    """Make the server. The TLS context decides who may connect."""
     files = open_files_limit()
     return BoundedServer(
         application,
@@ -46,7 +46,7 @@ def agent_server(application: Application, context: ssl.SSLContext) -> BoundedSe
 
 
 def open_files_limit() -> int:
-    """Raise the number of files that this process may open, as far as needed and allowed."""
+    """Raise the limit of this process's open files, as far as needed and allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if soft == unlimited or soft >= FILES:
@@ -57,7 +57,7 @@ def open_files_limit() -> int:
 
 
 def _member_of(stream: IOStream, host: str) -> str:
-    """The member whose certificate was shown. All drivers of a host have one address."""
+    """Return the member whose certificate was shown. All drivers of a host share one address."""
     shown = stream.socket.getpeercert(binary_form=True)  # type: ignore[attr-defined]
     try:
         return subject_of(x509.load_der_x509_certificate(shown)).uri

@@ -1,1 +1,1 @@
-"""The jobs this node takes part in: records, journals, leases."""
+"""The jobs that this node takes part in: records, journals, leases."""

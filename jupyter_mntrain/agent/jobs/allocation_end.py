@@ -1,4 +1,4 @@
-"""Allocation's end: every part ends with the reason before the scheduler kills what is left.
+"""Allocation's end: ends every part with the reason, before the scheduler kills what is left.
 
 A scheduler tells all processes of a step at once to end: this agent, supervisors, torchrun and
 ranks. Nobody but the agent can write why a part ended.
@@ -39,8 +39,8 @@ LOOK_EVERY_S = 0.1
 
 
 async def save_within(notice_s: float, wish: Path, jobs: JobBook) -> None:
-    """Have the jobs save and end, as :func:`save_if_wished` does on the node that leads them; wait
-    for those that can, but leave the time that :func:`end_parts` may take.
+    """Have jobs save and end, as :func:`save_if_wished` does on the node that leads them. Wait for
+    those that can, but leave the time that :func:`end_parts` may take.
 
     Args:
         notice_s: from now to the moment at which the scheduler kills what is left.
@@ -69,7 +69,7 @@ async def end_parts(
     is_canceled: bool,
     go_on: Collection[LocalJob] | None = None,
 ) -> None:
-    """End every part; return once all have ended, or their time is over. Jobs are still polled.
+    """End every part. Returns once all have ended or the time is up; jobs are polled meanwhile.
 
     Args:
         problem: why the allocation ends.
@@ -97,7 +97,7 @@ async def end_parts(
 
 
 def save_if_wished(wish: Path, jobs: JobBook) -> bool:
-    """Have the jobs that this node leads save a checkpoint and end, if the file ``wish`` is there.
+    """Have the jobs that this node leads save a checkpoint and end, if the file ``wish`` exists.
 
     Only the head can, so that all ranks save the same step. Jobs that cannot save go on.
 
@@ -127,7 +127,7 @@ def go_on_in_next_grant(job: LocalJob) -> None:
 
 
 def go_on_as_granted(job: LocalJob) -> None:
-    """Let an attempt begin that waited until this node's allocation was granted again.
+    """Start an attempt that waited until this node's allocation was granted again.
 
     One whose end was not written, as its processes were killed, is found to have ended first.
     """
@@ -140,12 +140,12 @@ def go_on_as_granted(job: LocalJob) -> None:
 
 
 def _comes_back(wish: Path) -> bool:
-    """Whether the allocation is queued again once its jobs have saved."""
+    """Return whether the allocation is queued again once its jobs have saved."""
     return wish.read_text().strip() == AGAIN
 
 
 class Idleness:
-    """Whether an allocation has had no job for so long that it is to end.
+    """Tells whether an allocation has been without a job for so long that it should end.
 
     Its agents agree by the time of a file: each that has a job, or a lease for one, renews it.
 
@@ -172,7 +172,7 @@ class Idleness:
         self._begun_s = clock()
 
     def is_over(self) -> bool:
-        """Look, and renew the file if this node is used."""
+        """Check, and renew the file if this node is in use."""
         if self._is_used():
             self._mark.touch()
             return False

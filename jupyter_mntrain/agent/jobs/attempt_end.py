@@ -31,7 +31,7 @@ RELEASE_PATIENCE_S = 3.0
 
 
 class AttemptEnd:
-    """Concludes an attempt whose supervisor has finished or was killed.
+    """Records the end of an attempt whose supervisor has finished or was killed.
 
     Args:
         gpus: tells whether the memory of its ranks is free again.
@@ -53,13 +53,14 @@ class AttemptEnd:
         return self._attempt.status() is not None or not self._attempt.supervisor_is_alive()
 
     def force(self) -> None:
-        """End the attempt without its supervisor, which does not end it."""
+        """End the attempt without its supervisor, which has failed to do so."""
         self.is_forced = True
         self._killed = self._killed or tuple(rank for rank, _ in self._attempt.living_ranks())
         self._attempt.kill()
 
     def look(self, part: PartStatus, now_s: float) -> tuple[PartEvent, ...]:
-        """The events that end the part; empty while processes remain or GPU memory is still held.
+        """Return the events that end the part; none while processes remain or GPU memory is still
+        held.
 
         Args:
             now_s: monotonic seconds.
@@ -97,7 +98,7 @@ class AttemptEnd:
         return *killed, *downs, exited
 
     def _sweep(self, now_s: float) -> bool:
-        """Kill what a killed supervisor left behind. True once all is gone, or cannot be killed."""
+        """Kill what a killed supervisor left. Returns whether all is gone or cannot be killed."""
         alive = self._attempt.kill()
         self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
         return not alive or now_s >= self._sweep_until_s

@@ -1,4 +1,4 @@
-"""Job book: every job in which this node participates, or has participated."""
+"""Job book: all jobs in which this node takes part, or has taken part."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KEPT_JOBS = tunables.count("agent.jobs_kept")
 
 @dataclass(kw_only=True)
 class JobBook:
-    """Starts, stops and follows jobs; keeps them under ``directory``.
+    """Starts, stops and polls jobs, and stores them under ``directory``.
 
     Args:
         python: interpreter that ranks run under.
@@ -79,7 +79,7 @@ class JobBook:
         private_directory(self.directory)
 
     def load(self) -> None:
-        """Load the jobs that an earlier agent stored; running attempts are adopted."""
+        """Load the jobs that an earlier agent stored, and adopt running attempts."""
         for path in sorted(self.directory.glob("j-*")):
             try:
                 job = LocalJob(path, read_record(path), self.gpus, errors=self.errors)
@@ -106,11 +106,11 @@ class JobBook:
             raise self.not_found(job_id) from None
 
     def of_run(self, run: JobId) -> list[LocalJob]:
-        """The jobs of a run that are known here."""
+        """Return the jobs of a run that are known here."""
         return [job for job in self._jobs.values() if job.record.run == run]
 
     def drop(self, job: LocalJob) -> None:
-        """Know a job no longer; its files stay."""
+        """Forget a job, but leave its files."""
         del self._jobs[job.record.job_id]
         job.close()
         self.listeners.publish(JobDeleted(job_id=job.record.job_id))
@@ -121,7 +121,7 @@ class JobBook:
         )
 
     def start(self, request: StartRequest) -> LocalJob:
-        """Start this node's part. Idempotent: a repeated request changes nothing.
+        """Start this node's part of a job. Idempotent: a repeated request changes nothing.
 
         Raises:
             RefusedError: the lease expired, was released or is for other GPUs; the job was
@@ -183,11 +183,11 @@ class JobBook:
         return job
 
     def queued(self) -> list[JobRecord]:
-        """Records of the jobs that wait for their first attempt."""
+        """Return records of the jobs that wait for their first attempt."""
         return [job.record for job in self.active() if job.record.is_queued]
 
     def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
-        """End this node's part. No effect on an attempt that is older or has ended."""
+        """End this node's part. Does nothing for an older attempt or one that has ended."""
         job, attempt = self._jobs.get(job_id), request.attempt
         is_whole = attempt is None  # the job, and not one attempt of it
         if job is not None and is_whole:
@@ -204,7 +204,9 @@ class JobBook:
         return job.record
 
     def poll(self) -> bool:
-        """Poll every attempt that is not final; whether one has written more. Cheap for none."""
+        """Poll every attempt that is not final; return whether any has more to read. Cheap if there
+        is none.
+        """
         now, is_behind = time.monotonic(), False
         for job in list(self._jobs.values()):
             if job.is_final and not job.file.has_news:
@@ -218,13 +220,13 @@ class JobBook:
         return is_behind
 
     def rest(self) -> None:
-        """Let jobs that have ended rest: no process, file or memory is left of them. Cheap."""
+        """Release the processes, files and memory of jobs that have ended. Cheap."""
         for job in self._jobs.values():
             if job.is_final:
                 job.rest()
 
     def close(self) -> None:
-        """Close the files. Attempts continue under their supervisors."""
+        """Close all files. Attempts continue under their supervisors."""
         for job in self._jobs.values():
             job.close()
 
@@ -241,7 +243,7 @@ class JobBook:
 
     @contextmanager
     def _refusing(self, doing: str, kind: Kind) -> Iterator[None]:
-        """Turn unexpected errors into refusals, whose id the log has."""
+        """Turn unexpected errors into refusals, with an id that is also in the log."""
         try:
             yield
         except MntrainError:
@@ -251,7 +253,7 @@ class JobBook:
             raise RefusedError.of(msgspec.structs.replace(problem, node=self.node)) from error
 
     def tell(self, job: LocalJob) -> None:
-        """Tell drivers about a job, and give its lease back if it has ended."""
+        """Notify drivers about a job, and release its lease if it has ended."""
         record = job.record
         if not job.is_active and self.leases.release(record.job_id, record.attempt.number):
             log.info("job %s %s", record.job_id, record.part.state)
@@ -365,7 +367,7 @@ class JobBook:
 
 
 def _without_earlier_work(request: StartRequest, attempt: Path) -> Problem | None:
-    """What is said of a restarted script on a node that has no files of the attempt before."""
+    """Return a warning if a restarted script has no files of an earlier attempt on this node."""
     spec, number = request.spec, request.attempt.number
     is_own = not spec.needs_package and spec.workdir is None
     if not is_own or number == 1 or earlier_attempt(attempt) is not None:

@@ -1,4 +1,4 @@
-"""Ended jobs of a node, in pages. Pure."""
+"""Ended jobs of a node, listed page by page. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Seen = Callable[[JobRecord], JobRecord]
 
 
 class Listed(Protocol):
-    """A job. A thousand of them are listed twenty times in a row: its record may be packed."""
+    """A job in the list. Records may be packed: a thousand are listed again and again."""
 
     @property
     def place(self) -> Place: ...
@@ -32,8 +32,8 @@ class Listed(Protocol):
 
 
 def page_of(jobs: Iterable[Listed], query: JobQuery, seen: Seen = lambda record: record) -> JobPage:
-    """The page of ended jobs that a query asks for. Only its own records are read, and for a
-    search or a run those before them.
+    """Return the page of ended jobs that a query asks for. It reads only that page's records, and
+    for a search or a run also those before them.
 
     Args:
         seen: what the reader may see of a record: a search finds nothing else, or guesses at a

@@ -1,4 +1,4 @@
-"""Forgetting: deletes ended jobs, and keeps what only they have of a run's checkpoints."""
+"""Forgetting: deletes ended jobs, but keeps what only they know about a run's checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("mntrain.agent")
 
 
 class Book(Protocol):
-    """What is known of a node's jobs: :class:`~jupyter_mntrain.agent.jobs.book.JobBook`."""
+    """The node's jobs, as in :class:`~jupyter_mntrain.agent.jobs.book.JobBook`."""
 
     directory: Path
     node: str
@@ -33,7 +33,7 @@ class Book(Protocol):
 
 
 def deletion_of(book: Book, record: JobRecord) -> JobDeletion:
-    """What deleting a job would free here, and what would stay. Reads the disk."""
+    """Return what deleting a job would free here, and what would stay. Reads the disk."""
     checkpoints = place_of_checkpoints(record, book.directory)
     is_last = all(one.record.job_id == record.job_id for one in book.of_run(record.run))
     return JobDeletion(
@@ -47,7 +47,7 @@ def deletion_of(book: Book, record: JobRecord) -> JobDeletion:
 
 
 def delete(book: Book, job: LocalJob, *, with_checkpoints: bool) -> None:
-    """Delete a job that has ended. The checkpoints of its run stay unless they are asked for, too,
+    """Delete a job that has ended. Its run's checkpoints stay unless they are to be deleted, too,
     and no other job of the run is left here.
 
     Raises:
@@ -71,8 +71,8 @@ def delete(book: Book, job: LocalJob, *, with_checkpoints: bool) -> None:
 
 
 def prune(book: Book, kept: int) -> None:
-    """Delete the oldest ended jobs beyond ``kept``, and say so; but no job that is the last of a
-    run with checkpoints: without it nothing could go on from them.
+    """Delete the oldest ended jobs beyond ``kept``, and log it. The last job of a run with
+    checkpoints stays: without it, nothing could resume from them.
     """
     ended = [job for job in book.all() if job.is_final and not job.file.is_live]
     ended.sort(key=lambda job: job.record.attempt.submitted_s)
@@ -102,7 +102,7 @@ def _holds_any(directory: Path) -> bool:
 
 
 def _size(directory: Path) -> int:
-    """Bytes on disk: a freed middle of a file does not count."""
+    """Return the bytes on disk. The freed middle of a file does not count."""
     found = 0
     for path in directory.rglob("*"):
         try:

@@ -26,7 +26,9 @@ Key = tuple[JobId, int]
 
 @dataclass
 class Lease:
-    """A reservation. Expires at ``expires_s`` on the book's clock unless the attempt starts."""
+    """A reservation of GPUs and a port. Expires at ``expires_s`` on the book's clock unless the
+    attempt starts.
+    """
 
     job_id: JobId
     attempt: int
@@ -102,7 +104,7 @@ class LeaseBook:
         self._leases[lease.job_id, lease.attempt] = lease
 
     def release(self, job_id: JobId, attempt: int) -> bool:
-        """Release a lease. True if there was one."""
+        """Release a lease, and return whether there was one."""
         lease = self._leases.pop((job_id, attempt), None)
         if lease is not None and lease.holder is not None:
             lease.holder.close()
@@ -119,7 +121,7 @@ class LeaseBook:
             self.release(*key)
 
     def expire(self) -> list[Key]:
-        """Drop the leases whose attempts did not start in time."""
+        """Drop leases whose attempts did not start in time."""
         now = self.clock()
         late = [k for k, v in self._leases.items() if v.expires_s is not None and v.expires_s < now]
         for key in late:
@@ -143,7 +145,7 @@ class LeaseBook:
                 )
 
     def port_refusal(self, address: str, port: int) -> Problem | None:
-        """Why a port could not be leased now; ``None`` if it could. Leases nothing."""
+        """Return why a port cannot be leased now; ``None`` if it can. Leases nothing."""
         try:
             self._refuse_promised_port(port, "")
             self.hold_port(address, port, "").close()
@@ -162,7 +164,7 @@ class LeaseBook:
         return lease
 
     def _held(self, address: str, port: int, node: str) -> PortHolder:
-        """Hold a port that is not leased; 0 = any free one of this node's range."""
+        """Hold a port that is not leased; 0 means any free one in this node's range."""
         if port or len(PORTS) == LAST_PORT:
             self._refuse_promised_port(port, node)
             return self.hold_port(address, port, node)
@@ -182,7 +184,9 @@ class LeaseBook:
         return self.clock() + min(max(0.0, request.expires_in_s), MAX_EXPIRY_S)
 
     def _refuse_promised_port(self, port: int, node: str) -> None:
-        """Refuse a port that is leased already. The kernel would not: our holders do not listen."""
+        """Refuse a port that is leased already. The kernel would allow it, as our holders do not
+        listen.
+        """
         for lease in self._leases.values():
             if lease.port == port:
                 raise PortTakenError(
@@ -201,7 +205,7 @@ def _is_same(lease: Lease, request: LeaseRequest, address: str) -> bool:
 
 
 def lease_of(record: JobRecord, placement: Placement) -> Lease:
-    """The lease of an adopted attempt. Binds its port again if torchrun does not listen yet."""
+    """Return an adopted attempt's lease. Binds its port again if torchrun does not listen yet."""
     port = record.attempt.master_port if placement.node_rank == 0 else None
     return Lease(
         job_id=record.job_id,

@@ -143,7 +143,7 @@ class LocalJob:
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
-        """What read-only drivers must not see: its spec never changes."""
+        """Values that read-only drivers must not see. They are cached, as a spec never changes."""
         return hidden_values(self.record.spec)
 
     @property
@@ -156,7 +156,7 @@ class LocalJob:
 
     @property
     def is_final(self) -> bool:
-        """Whether it has ended and all of it is on disk."""
+        """Whether the job has ended and everything is written to disk."""
         is_stored = self.file.is_written and self._is_read and self._is_told
         return is_stored and not self.is_active
 
@@ -166,7 +166,7 @@ class LocalJob:
         return next(p for p in self.record.attempt.placements if p.node_id == node_id)
 
     def now_s(self) -> float:
-        """Unix time by the clock that all parts of the attempt share."""
+        """Return Unix time, by the clock that all parts of the attempt share."""
         return self.attempt.clock()
 
     def change(self, event: PartEvent) -> None:
@@ -207,7 +207,7 @@ class LocalJob:
             self._stop(grace_s)
 
     def fail(self, problem: Problem) -> None:
-        """End this part as failed at once, and read no more of its files."""
+        """End this part as failed at once, without reading any more of its files."""
         if self._is_broken:  # its end cannot be followed either
             self.change(Exited(time_s=self.now_s(), exit_code=None))
         elif self.is_active:
@@ -248,12 +248,12 @@ class LocalJob:
         self.change(RankKilled(rank=rank, reason=request.reason))
 
     def put_label(self, label: JobLabel) -> None:
-        """Name the job; a label that is not newer than the known one changes nothing."""
+        """Name the job. A label that is not newer than the current one changes nothing."""
         if label.time_s > self.record.label.time_s:
             self.update(label=label)
 
     def plan(self, restart: Restart | None) -> None:
-        """Record that another attempt will follow; ``None`` = not known yet."""
+        """Record that another attempt will follow; ``None`` means not known yet."""
         self.update(restart=restart)
 
     def give_up(self) -> None:
@@ -266,7 +266,8 @@ class LocalJob:
                 self._journal(sample)
 
     def poll(self, now_s: float) -> bool:
-        """Read what the attempt has written, and detect its end; whether it has written more.
+        """Read what the attempt has written, and detect its end. Returns whether there is more to
+        read.
 
         Args:
             now_s: monotonic seconds.
@@ -302,7 +303,9 @@ class LocalJob:
         return is_behind
 
     def _gather_again(self) -> None:
-        """Evidence of a stall is as old as its stacks; links are tried again by who watches."""
+        """Gather evidence again, as old as the stall's stacks. The gang watch tries the links again
+        itself.
+        """
         before, found = self.record.part.evidence, self.gathering.evidence()
         links = before.links if before else None
         self.change(EvidenceGathered(evidence=msgspec.structs.replace(found, links=links)))
@@ -329,8 +332,8 @@ class LocalJob:
             self.samples.close()
 
     def rest(self) -> None:
-        """Let go of all but the record of a job that has ended: its supervisor, its files, and what
-        was read of them. What is asked for later is made again.
+        """Release all but the record of a job that has ended: its supervisor, files and cached
+        data. They are loaded again when needed.
         """
         made = self.__dict__.keys() & _MADE
         supervisor = self.attempt.supervisor if "attempt" in made else None
@@ -341,7 +344,7 @@ class LocalJob:
             del self.__dict__[name]
 
     def _before_end(self, end: Exited) -> None:
-        """Gather what the record must say, too: evidence, unless it ended well or was stopped."""
+        """Gather evidence for the record, unless the part ended well or was stopped."""
         part = self.record.part
         is_wished, is_good = part.state == "stopping", end.exit_code == 0 and end.problem is None
         if end.exit_code == 0 and not is_wished:
@@ -355,7 +358,7 @@ class LocalJob:
             self.file.write_changes()
 
     def _store(self, *, is_over: bool = False) -> None:
-        """Write the record, and the part to the journal, if they are not there as they are now.
+        """Write the record, and the part to the journal, unless they are up to date.
 
         Args:
             is_over: what ranks wrote before the end comes first.
@@ -369,7 +372,9 @@ class LocalJob:
             self._is_told = True
 
     def _read_rest(self, now_s: float) -> bool:
-        """Read what the disk did not take before the end; whether there is more."""
+        """Read samples that the full disk could not take before the end. Returns whether there is
+        more.
+        """
         is_behind = False
         with self._disk.tolerated():
             if not self._is_read:

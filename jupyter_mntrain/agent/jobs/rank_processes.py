@@ -1,4 +1,4 @@
-"""Rank processes: sees when they come and go, also those of programs that report nothing."""
+"""Rank processes: detects when they start and end, even if their program reports nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCAN_INTERVAL_S = 1.0
 
 
 class RankProcesses:
-    """Of one attempt on one node."""
+    """Watches the processes of one attempt's ranks on one node."""
 
     def __init__(self, attempt: AttemptDirectory) -> None:
         self._attempt = attempt
@@ -29,7 +29,7 @@ class RankProcesses:
     def look(
         self, part: PartStatus, now_s: float, *, may_begin: bool
     ) -> Iterator[RankUp | RankGone]:
-        """What has happened since the last look; call often.
+        """Yield what has happened since the last call. Call often.
 
         Args:
             now_s: monotonic seconds.
@@ -50,7 +50,7 @@ class RankProcesses:
                 yield self._gone(rank.rank, rank.pid, [one.rank for one in part.ranks])
 
     def _gone(self, rank: Rank, pid: int, ranks: Sequence[Rank]) -> RankGone:
-        """How a rank ended, as far as that is known before its torchrun ends: it may never."""
+        """Return how a rank ended, as known before its torchrun ends, which may never happen."""
         now_s, code = self._attempt.clock(), unreaped_exit_code(pid)
         if code is None and (seen := read_exits(metrics_of(self._attempt.path)).get(pid)):
             code = seen.exit_code
@@ -67,7 +67,7 @@ def rank_downs(
     gone: Mapping[Rank, tuple[float, int | None]],
     has_run_out: bool | None = None,
 ) -> list[RankDown]:
-    """How ranks ended that the agent did not kill itself; all times are by the attempt's clock.
+    """Return how ranks ended that the agent did not kill. All times are by the attempt's clock.
 
     Args:
         ranks: this node's, in local-rank order.
@@ -88,7 +88,7 @@ def rank_downs(
 
 
 def _later(down: RankDown, ahead_s: float) -> RankDown:
-    """The same end by the attempt's clock."""
+    """Convert an end's times to the attempt's clock."""
     time_s = None if down.time_s is None else down.time_s + ahead_s
     problem = down.problem
     if problem is not None and problem.time_s is not None:

@@ -23,7 +23,7 @@ from jupyter_mntrain.telemetry.controls import read_controls, write_controls
 
 
 def ask_to_save(request: SaveRequest, metrics: Path) -> None:
-    """Write the request where the ranks look for it. Idempotent."""
+    """Write a save request where the ranks look for it. Idempotent."""
     known = read_controls(metrics)
     saves = known.saves if request.key in known.saves else (*known.saves, request.key)
     is_stop = known.is_stop or request.is_last
@@ -46,7 +46,7 @@ def ask_for_settings(request: SettingsRequest, record: JobRecord, metrics: Path)
 
 
 def refuse_save(request: SaveRequest, record: JobRecord) -> None:
-    """Check that a request can be met.
+    """Check that the ranks can save a checkpoint on request.
 
     Raises:
         RefusedError: the attempt has ended, another one is running, or the ranks do not take
@@ -67,7 +67,7 @@ def refuse_save(request: SaveRequest, record: JobRecord) -> None:
 
 
 def refuse_settings(request: SettingsRequest, record: JobRecord) -> None:
-    """Check that the attempt can take other settings; raises as :func:`ask_for_settings`."""
+    """Check that the attempt can change its settings. Raises like :func:`ask_for_settings`."""
     part = record.part
     changes = (*earlier_changes(record.attempt), *part.changes)
     program = program_of(with_changes(record.spec, changes))
@@ -89,7 +89,7 @@ def _refuse_over(attempt: int, record: JobRecord) -> None:
 
 
 def refuse_chat(request: ChatRequest, record: JobRecord) -> None:
-    """Check that somebody is there to answer.
+    """Check that a chat program is running to answer.
 
     Raises:
         RefusedError: the job has ended, another attempt is running, or it answers no questions.
@@ -104,7 +104,7 @@ def refuse_chat(request: ChatRequest, record: JobRecord) -> None:
 
 
 def news_for(metrics: Path, request: ChatRequest) -> ChatAnswer | None:
-    """What the driver has not received of the answer; ``None`` if there is nothing new."""
+    """Return the part of the answer that the driver has not received; ``None`` if all of it."""
     answer = read_answer(metrics)
     if answer is None or answer.turn != request.turn:
         return None

@@ -1,4 +1,4 @@
-"""Record file: a job's newest record, on disk and for its readers."""
+"""Record file: stores a job's newest record on disk, and provides it to readers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("mntrain.agent")
 
 
 class DiskTrouble:
-    """Of one job."""
+    """Disk errors of one job."""
 
     def __init__(self, job_id: JobId) -> None:
         self._job_id = job_id
@@ -31,7 +31,7 @@ class DiskTrouble:
 
     @contextmanager
     def tolerated(self) -> Iterator[None]:
-        """Carry on, and log each cause once: the write is retried ten times a second."""
+        """Ignore disk errors, and log each kind once: the write is retried ten times a second."""
         try:
             yield
         except OSError as error:
@@ -49,7 +49,7 @@ _decoder = msgspec.msgpack.Decoder(JobRecord)
 
 
 class RecordFile:
-    """Holds the record. Writes state changes at once; progress is written with the next one."""
+    """Holds the record. State changes are written at once, and progress with the next one."""
 
     def __init__(self, directory: Path, record: JobRecord) -> None:
         self._path = directory / NAME
@@ -72,7 +72,7 @@ class RecordFile:
         """Both are asked of all jobs several times a second."""
 
     def rest(self) -> None:
-        """Keep the record of a job that has ended packed: a node has a thousand, rarely read."""
+        """Pack the record of a job that has ended: a node has a thousand, which are rarely read."""
         if self._record is not None and not self.is_live:
             self._packed = zlib.compress(msgspec.msgpack.encode(self._record), zlib.Z_BEST_SPEED)
             self._record = None
@@ -87,7 +87,7 @@ class RecordFile:
             self.is_written, self._next_news_s = False, 0.0
 
     def note(self, **changes: Any) -> None:
-        """Change fields that are told with the next news, and only then."""
+        """Change fields that readers get only with the next update."""
         if all(getattr(self.record, name) is value for name, value in changes.items()):
             return
         self._hold(msgspec.structs.replace(self.record, **changes))
@@ -102,12 +102,12 @@ class RecordFile:
         self.is_written = True
 
     def write_changes(self) -> None:
-        """Write the changes that are not on disk yet."""
+        """Write changes that are not on disk yet."""
         if not self.is_written:
             self.write()
 
     def take_news(self, now_s: float) -> bool:
-        """Whether to notify readers now; steps alone are reported once a second.
+        """Return whether to notify readers now. Steps alone are reported once a second.
 
         Args:
             now_s: monotonic seconds.

@@ -1,4 +1,4 @@
-"""Run checkpoints: what this node has of a run, and what a driver may do with it."""
+"""Run checkpoints: lists the checkpoints of a run on this node, and changes them for drivers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("mntrain.agent")
 
 
 def checkpoints_here(record: JobRecord, jobs: Path) -> NodeCheckpoints:
-    """What this node has of a job's run. Reads the disk.
+    """Return what this node has of the checkpoints of a job's run. Reads the disk.
 
     Args:
         jobs: the directory of the node's jobs.
@@ -41,7 +41,7 @@ def checkpoints_here(record: JobRecord, jobs: Path) -> NodeCheckpoints:
 
 
 def place_of_checkpoints(record: JobRecord, jobs: Path) -> Path:
-    """Where this node has the checkpoints of a job's run, also if its recipe says where.
+    """Return the directory of the checkpoints of a job's run, including one that the recipe names.
 
     Args:
         jobs: the directory of the node's jobs.
@@ -53,7 +53,7 @@ def place_of_checkpoints(record: JobRecord, jobs: Path) -> Path:
 
 
 def checkpoints_in(path: str) -> NodeCheckpoints:
-    """What this node has in a directory, whichever run saved it. Reads the disk."""
+    """Return the checkpoints in a directory here, whichever run saved them. Reads the disk."""
     place = in_home(path)
     directory = CheckpointDirectory(place)
     return NodeCheckpoints(
@@ -98,14 +98,14 @@ def change_checkpoint(
 
 
 def _remove_copy(record: JobRecord, step: int) -> None:
-    """Delete the durable copy, too: a restart would go on from it, as the newest."""
+    """Delete the durable copy as well: a restart would resume from it, as the newest."""
     path = program_of(record.spec).copies_directory(record.run)
     if path is not None:
         CheckpointDirectory(path).remove(step)
 
 
 def refuse_second(record: JobRecord, active: Iterable[JobRecord]) -> None:
-    """Refuse to start a job while another one of its run runs here: both would write to the same
+    """Refuse to start a job while another one of its run runs here, as both would write to the same
     directory. Two drivers may have resumed it at once.
 
     Args:
@@ -127,7 +127,7 @@ def refuse_second(record: JobRecord, active: Iterable[JobRecord]) -> None:
 
 
 def drop_empty(record: JobRecord, jobs: Path) -> None:
-    """Delete a run's directories if nothing was saved; otherwise keep them, and say so."""
+    """Delete a run's directories if nothing was saved; otherwise keep them, and log it."""
     checkpoints, usual = place_of_checkpoints(record, jobs), checkpoints_of_run(jobs, record.run)
     for empty in (checkpoints, usual, usual.parent):
         with suppress(OSError):
@@ -147,6 +147,8 @@ def _directory(record: JobRecord, jobs: Path) -> CheckpointDirectory:
 
 
 def _told_place(record: JobRecord, jobs: Path) -> Path:
-    """Raises RecipeError: the job's recipe is not valid."""
+    """Return the directory that the job's recipe names, else the usual one. Raises RecipeError if
+    the recipe is not valid.
+    """
     named = program_of(record.spec).checkpoint_directory(record.run)
     return named or checkpoints_of_run(jobs, record.run)

@@ -1,4 +1,4 @@
-"""Stopping: ends an attempt through its supervisor, or without it if it is frozen or cannot."""
+"""Stopping: ends an attempt through its supervisor, or directly if the supervisor is frozen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ arrive, as drivers give up after seconds."""
 
 @dataclass
 class EarlyStops:
-    """Remembers the last attempt of each job that must no longer start.
+    """Remembers, for each job, the last attempt that must no longer start.
 
     Args:
         clock: monotonic seconds.
@@ -40,7 +40,7 @@ class EarlyStops:
     """Job → (last attempt that must not start, until when)."""
 
     def remember(self, job_id: JobId, attempt: int | None) -> None:
-        """Refuse later starts of an attempt and those before it; ``None`` = of any attempt."""
+        """Refuse later starts of an attempt and of earlier ones; ``None`` means all attempts."""
         now = self.clock()
         self._stops = {job: stop for job, stop in self._stops.items() if stop[1] > now}
         last = float("inf") if attempt is None else float(attempt)
@@ -78,7 +78,7 @@ class Stopping:
         self._look_at_s: float | None = None
 
     def ask(self, grace_s: float) -> None:
-        """End every process: the supervisor gets the grace and some more, if there is any."""
+        """End every process. The supervisor, if there is one, gets the grace period and more."""
         if not grace_s:
             self._end.force()
             return
@@ -87,7 +87,7 @@ class Stopping:
         self._attempt.stop(grace_s)
 
     def look(self, now_s: float) -> EndAwaited | None:
-        """Call often: goes around a late supervisor, and says at intervals what has not ended.
+        """Bypass a late supervisor, and report at intervals which processes remain. Call often.
 
         Args:
             now_s: monotonic seconds.
@@ -106,7 +106,9 @@ class Stopping:
 
 
 def awaited(alive: Alive) -> tuple[Leftover, ...]:
-    """What a stop waits for. Running and sleeping are one state: they change all the time."""
+    """Describe the processes that a stop waits for. Running and sleeping count as one state, as
+    they alternate.
+    """
     found = [msgspec.convert(describe(pid), Leftover) for pid in sorted(alive)]
     return tuple(
         msgspec.structs.replace(one, status=RUNNING) if one.status[:1] in "RSI" else one

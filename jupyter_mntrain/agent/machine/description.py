@@ -1,4 +1,4 @@
-"""Description of this machine for a report: packages of the ranks' Python, and its GPUs.
+"""Description of this machine for a report: its GPUs, and the packages of the ranks' Python.
 
 Asked for by a person; what the agent needs itself is in the inventory.
 """
@@ -26,7 +26,7 @@ print(json.dumps({str(d.metadata["Name"]): str(d.version) for d in m.distributio
 
 
 def describe_machine(python: str) -> MachineDescription:
-    """Describe it. Blocks for seconds.
+    """Describe this machine for a report. Blocks for seconds.
 
     Args:
         python: interpreter that ranks run under.
@@ -44,7 +44,7 @@ def describe_machine(python: str) -> MachineDescription:
 
 
 def _nvidia_smi() -> str:
-    """What ``nvidia-smi -q`` prints, cut at its limit, or why there is nothing."""
+    """Return what ``nvidia-smi -q`` prints, cut at its limit, or why there is nothing."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return "nvidia-smi is not installed"

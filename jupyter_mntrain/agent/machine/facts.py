@@ -1,4 +1,4 @@
-"""Facts: all that the doctor asks of one machine, read within about a second."""
+"""Facts: everything that the doctor asks about one machine, read within about a second."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ HASHED_IN_ALL_BYTES = 64 * 2**20
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Size of each file, and of small ones the beginning of their SHA-256.
+    """Return the size of each file, and of small ones the beginning of their SHA-256.
 
     Large ones are weights or data, of which reading all would take minutes. Programs that download
     keep their own notes in hidden files, which differ everywhere.
@@ -95,7 +95,7 @@ def contents(path: Path) -> dict[str, str]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """In the same order on every machine."""
+    """Yield files in an order that is the same on every machine."""
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(where) / name for name in sorted(files) if not name.startswith("."))
@@ -103,7 +103,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 @lru_cache(maxsize=4 * MOST_FILES)
 def _digest(path: Path, _size: int, _changed_ns: int) -> str:
-    """Launches ask again and again: a file is read again once its size or time has changed."""
+    """Hash a file. Cached while its size and time are unchanged, because launches ask often."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
@@ -122,7 +122,7 @@ _TOLD = re.compile(
 
 
 def shown_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the doctor compares, without passwords of proxies."""
+    """Return the variables that the doctor compares, without passwords of proxies."""
     return {
         name: redacted(value)
         for name, value in sorted(environment.items())
@@ -144,7 +144,7 @@ _FORBIDS: Final = {
 
 
 def find_in_hub(asked: HubName, environment: Mapping[str, str]) -> FoundInHub:
-    """Look for a model or data set.
+    """Look for a model or data set in the cache of the Hugging Face hub.
 
     Args:
         environment: of the job.
@@ -166,7 +166,7 @@ def find_in_hub(asked: HubName, environment: Mapping[str, str]) -> FoundInHub:
 
 
 def _is_whole(folder: Path) -> bool:
-    """A file appears in a snapshot once all of it has come; what has not is in blobs."""
+    """Return whether a snapshot is complete: files appear in it only after their download."""
     try:
         is_begun = any(folder.glob("blobs/*.incomplete"))
         return not is_begun and any(one.exists() for one in folder.glob("snapshots/*/*"))
@@ -175,7 +175,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _is_prepared(asked: HubName, home: Path) -> bool:
-    """The datasets library keeps what it has prepared, and needs no download any more."""
+    """Return whether the datasets library has prepared the data, so that no download is needed."""
     return any((home / "datasets").glob(f"{asked.name.replace('/', '___').lower()}/*"))
 
 
@@ -199,13 +199,13 @@ PATIENCE_S = 4.0
 
 
 def look_up_own_name() -> NameLookup:
-    """The addresses of this machine's own name. Blocks for ``doctor.name_timeout_s`` at most."""
+    """Look up this machine's own name. Blocks for at most ``doctor.name_timeout_s``."""
     name = socket.gethostname()
     return _all([(name, partial(_addresses, name))])[0]
 
 
 def look_up_address(peers: Sequence[str]) -> tuple[NameLookup, ...]:
-    """The name of each address, all at once; of what is no address, none."""
+    """Look up the names of all addresses at once. What is not an address gets none."""
     return _all([(one, partial(_name, one)) for one in peers if _is_address(one)])
 
 
@@ -227,7 +227,7 @@ def _is_address(text: str) -> bool:
 
 
 def _all(asked: Sequence[tuple[str, Callable[[], tuple[str, ...]]]]) -> tuple[NameLookup, ...]:
-    """Look all up at once. A look-up cannot be ended: one that hangs keeps its thread."""
+    """Run all lookups at once. A lookup cannot be canceled: one that hangs keeps its thread."""
     found: dict[int, NameLookup] = {}
 
     def look(at: int, what: str, ask: Callable[[], tuple[str, ...]]) -> None:
@@ -268,7 +268,7 @@ COMPARED: Final[tuple[PathUse, ...]] = ("model", "data", "chat template", "scrip
 
 
 def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
-    """Look at a path. Blocks if its file system does.
+    """Examine a path. Blocks if its file system does.
 
     Args:
         types: of file systems, by mount point.
@@ -318,7 +318,7 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
 
 
 def _unusable(real: Path, asked: AskedPath) -> Problem | None:
-    """Why this node's trainer would refuse it."""
+    """Return why this node's trainer would refuse the path."""
     if asked.use not in ("model", "tokenizer"):
         return None
     # An agent at rest has not loaded recipes.
@@ -341,8 +341,8 @@ def _unusable(real: Path, asked: AskedPath) -> Problem | None:
 
 
 def refused(folder: Path) -> str:
-    """Why nothing more can be written to a folder, by the name of the error; empty if it can, or
-    if that cannot be tried. The file that tries it has no name, and is gone when it is closed.
+    """Return the name of the error with which a folder refuses to store more; empty if it accepts
+    it, or if that cannot be tried. The test file has no name, and is gone once closed.
     """
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None or not folder.is_dir():
@@ -360,7 +360,7 @@ def refused(folder: Path) -> str:
 
 
 def mounts(proc: Path) -> dict[str, str]:
-    """Types of file systems by mount point; empty if the kernel does not say."""
+    """Return the file system type of each mount point; empty if the kernel does not tell."""
     try:
         lines = (proc / "self" / "mounts").read_text(errors="replace").splitlines()
     except OSError:
@@ -386,7 +386,7 @@ def _kind(path: Path) -> PathKind:
 
 
 def read_limits() -> ProcessLimits:
-    """Read them; ranks inherit the agent's."""
+    """Read resource limits. Ranks inherit the agent's."""
     return ProcessLimits(
         open_files=_hard(resource.RLIMIT_NOFILE),
         open_files_at_start=_soft(resource.RLIMIT_NOFILE),
@@ -419,7 +419,7 @@ MOST_BESIDE = 2000
 
 
 def read_script_there(asked: AskedScript) -> FoundScript:
-    """The first of these names that can be read. Blocks."""
+    """Read the first of these files that is readable. Blocks."""
     folder = in_home(asked.folder)
     for name in asked.names:
         path = folder / name
@@ -442,7 +442,7 @@ _GROUPS = re.compile(r"(docker|kubepods|podman|lxc|containerd|garden)")
 
 
 def container(root: Path, proc: Path) -> str:
-    """What this process runs in; empty if in no container that is recognized."""
+    """Return the kind of container that this process runs in; empty if none is recognized."""
     for mark, name in _MARKS.items():
         if (root / mark).exists():
             return name
@@ -451,12 +451,12 @@ def container(root: Path, proc: Path) -> str:
 
 
 def first_process(proc: Path) -> str:
-    """Name of PID 1, which has to reap the processes that lose their parent."""
+    """Return the name of PID 1, which has to reap processes that lose their parent."""
     return kernel_text(proc / "1" / "comm")
 
 
 def unreaped(proc: Path) -> int:
-    """Number of ended processes that PID 1 has not reaped."""
+    """Return the number of ended processes that PID 1 has not reaped."""
     # "4711 (a name) Z 1 …": the name may have spaces and parentheses.
     states = (kernel_text(one).rpartition(")")[2].split()[:2] for one in proc.glob("[0-9]*/stat"))
     return sum(state == ["Z", "1"] for state in states)
@@ -475,7 +475,7 @@ def read_processors(cores: float, sysfs: Path) -> Processors:
 
 @dataclass(frozen=True)
 class MachineReader:
-    """Reads what the doctor wants to know of this machine.
+    """Reads what the doctor checks on this machine.
 
     Args:
         jobs: directory of the agent's jobs.
@@ -498,8 +498,8 @@ class MachineReader:
     environment: Mapping[str, str] | None = None
 
     def read(self, question: MachineQuestion) -> MachineFacts:
-        """Read it all. Blocks: on disks, on name servers for ``doctor.name_timeout_s``, and as the
-        question asks.
+        """Read all facts. Blocks for disks, for name servers (``doctor.name_timeout_s``), and as
+        the question requires.
         """
         errors = read_errors(self.sysfs)
         environment = self.environment or os.environ
@@ -530,7 +530,7 @@ class MachineReader:
         )
 
     def _hardware(self, errors: Mapping[str, int]) -> Hardware:
-        """Read it last, when the cards had time for new errors."""
+        """Read the hardware's state. Comes last, when the GPUs had time for new errors."""
         nvml, indices = self.gpus.nvml, self.gpus.indices
         cards = read_network_cards(self.sysfs, errors)
         return Hardware(

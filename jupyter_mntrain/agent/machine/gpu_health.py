@@ -1,4 +1,4 @@
-"""GPU health: what a card says of its errors, its clocks and who uses its memory. Only asks NVML.
+"""GPU health: reads errors, clocks and users of GPUs from NVML. Changes nothing.
 
 Written from NVML's documentation and tested with recorded answers; it has not run on a card yet.
 """
@@ -29,7 +29,7 @@ _UNCORRECTED, _SINCE_BOOT = 1, 0
 def gpu_health(
     nvml: Any, indices: Iterable[int], ours: Collection[int] = ()
 ) -> tuple[GpuHealth, ...]:
-    """Ask these cards; nothing without NVML.
+    """Read the health of these GPUs; nothing without NVML.
 
     Args:
         nvml: the module ``pynvml``, or ``None``.
@@ -39,7 +39,7 @@ def gpu_health(
 
 
 def _of_card(nvml: Any, index: int, ours: Collection[int]) -> GpuHealth:
-    """Ask one card; what it does not tell stays unknown."""
+    """Read the health of one GPU. What it does not report stays unknown."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         total = nvml.nvmlDeviceGetMemoryInfo(handle).total

@@ -1,4 +1,4 @@
-"""Hardware: how GPUs, network cards and drivers are set up, and what the kernel has logged."""
+"""Hardware: how GPUs, network cards and drivers are set up, and what errors the kernel logged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _MODES: Final[dict[int, tuple[int, ...]]] = {
 
 
 class LinkSettings(NamedTuple):
-    """What a card says; ``None`` where it does not.
+    """Link settings that a card reports; ``None`` where it does not.
 
     Args:
         most: the fastest that it can.
@@ -77,7 +77,7 @@ class LinkSettings(NamedTuple):
 
 
 def read_link_settings(name: str) -> LinkSettings | None:
-    """Ask a card; ``None`` if its driver has nothing to say, as most virtual ones."""
+    """Read a card's link settings; ``None`` if its driver reports none, as most virtual ones."""
     if (header := _ask(name, 0)) is None:
         return None
     words = -_HEADER.unpack_from(header)[9]  # the kernel answers with what it wants, negative
@@ -88,7 +88,7 @@ def read_link_settings(name: str) -> LinkSettings | None:
 
 
 def parse_link_settings(answer: bytes) -> LinkSettings:
-    """Read the kernel's answer."""
+    """Parse the kernel's answer."""
     _, speed, duplex, *_ = header = _HEADER.unpack_from(answer)
     words = header[9]
     size = 4 * words
@@ -106,7 +106,7 @@ def parse_link_settings(answer: bytes) -> LinkSettings:
 
 
 def mask_of(bits: Iterable[int]) -> int:
-    """The mask with these bits."""
+    """Return a mask with these bits set."""
     return sum(1 << bit for bit in bits)
 
 
@@ -148,13 +148,13 @@ Ask = Callable[[str], str]
 
 
 def card_firmware(name: str) -> str:
-    """What the driver of a network card says, as ``ethtool -i``; empty if nothing."""
+    """Return the firmware that ``ethtool -i`` shows for a network card; empty if there is none."""
     answer = ask_kernel(name, _INFO.pack(_GDRVINFO, *[b""] * 6, *[0] * 5))
     return "" if answer is None else parse_card_firmware(answer)
 
 
 def parse_card_firmware(answer: bytes) -> str:
-    """Read the kernel's answer."""
+    """Parse the kernel's answer."""
     found: bytes = _INFO.unpack_from(answer)[3]
     return found.split(b"\0", 1)[0].decode(errors="replace").strip()
 
@@ -169,7 +169,7 @@ _OF_GPU: Final = (
 def read_firmware(
     nvml: Any, gpus: Iterable[int], cards: Iterable[str], sysfs: Path, ask: Ask = card_firmware
 ) -> tuple[Firmware, ...]:
-    """The versions of those that tell one.
+    """Return the firmware versions of devices that report one.
 
     Args:
         nvml: the module ``pynvml``, or ``None``.
@@ -263,7 +263,7 @@ _FABRIC_MANAGER: Final = "nv-fabricmanager"[:15]
 
 
 def read_gpu_driver(error: int | None, sysfs: Path, proc: Path) -> GpuDriver:
-    """Read what belongs to NVIDIA's driver.
+    """Read the settings of NVIDIA's driver.
 
     Args:
         error: NVML's number of why it does not answer.
@@ -283,7 +283,7 @@ def read_gpu_driver(error: int | None, sysfs: Path, proc: Path) -> GpuDriver:
 
 
 def read_gpu_setups(nvml: Any, indices: Iterable[int], sysfs: Path) -> tuple[GpuSetup, ...]:
-    """Ask these cards; nothing without NVML.
+    """Read the setup of these GPUs; nothing without NVML.
 
     Args:
         nvml: the module ``pynvml``, or ``None``.
@@ -333,7 +333,7 @@ def _of_card(nvml: Any, index: int, sysfs: Path, every: Collection[int]) -> GpuS
 
 
 def _fabric(nvml: Any, handle: Any) -> Any:
-    """What it says of its fabric of NVSwitches; ``None``: nothing."""
+    """Return what a GPU reports about its NVSwitch fabric; ``None`` if nothing."""
     for call, structure in _FABRIC_CALLS:
         make: Callable[[], Any] | None = getattr(nvml, structure, None)
         if make is None:
@@ -348,7 +348,7 @@ def _fabric(nvml: Any, handle: Any) -> Any:
 
 
 def _nvlinks(nvml: Any, handle: Any) -> int | None:
-    """How many of its NVLinks are up; ``None`` if it has none."""
+    """Return how many NVLinks of a GPU are up; ``None`` if it has none."""
     states: list[int] = []
     for link in range(_MOST_NVLINKS):
         try:
@@ -359,7 +359,7 @@ def _nvlinks(nvml: Any, handle: Any) -> int | None:
 
 
 def _reached(nvml: Any, handle: Any, others: Iterable[int]) -> tuple[int, ...] | None:
-    """The other cards whose memory it may read itself; ``None`` if the driver does not say."""
+    """Return the other GPUs whose memory this one can access directly; ``None`` if unknown."""
     found = []
     for other in others:
         try:
@@ -373,7 +373,7 @@ def _reached(nvml: Any, handle: Any, others: Iterable[int]) -> tuple[int, ...] |
 
 
 def _device(pci: Any, sysfs: Path) -> Path | None:
-    """Where the kernel shows it."""
+    """Return the sysfs path of a PCI device."""
     if pci is None:
         return None
     # NVML has a domain of 8 digits, sysfs one of 4.
@@ -382,7 +382,7 @@ def _device(pci: Any, sysfs: Path) -> Path | None:
 
 
 def _redirecting(device: Path) -> tuple[str, ...] | None:
-    """Bridges above a device whose ACS redirects; ``None`` if one may not be read."""
+    """Return the bridges above a device whose ACS redirects; ``None`` if one may not be read."""
     if not device.exists():
         return None
     found = []
@@ -398,7 +398,7 @@ def _redirecting(device: Path) -> tuple[str, ...] | None:
 
 
 def _acs_control(config: Path) -> int | None:
-    """ACS control register of a bridge; 0 without one, ``None`` if it may not be read."""
+    """Return a bridge's ACS control register; 0 if it has none, ``None`` if not readable."""
     try:
         data = config.read_bytes()
     except OSError:
@@ -417,7 +417,7 @@ def _acs_control(config: Path) -> int | None:
 
 
 def read_numa_node(device: Path) -> int | None:
-    """The NUMA node that a device is attached to. The kernel says -1 where there is only one."""
+    """Return a device's NUMA node. The kernel says -1 where there is only one."""
     found = kernel_text(device / "numa_node")
     return int(found) if found.isdecimal() else None
 
@@ -457,7 +457,7 @@ _WORDS: Final = ("nvrm", "error", "shut", "read-only", "machine check", "memory"
 
 
 def read_kernel_faults(path: Path) -> tuple[KernelFault, ...] | None:
-    """The newest of each kind; ``None`` if the log may not be read."""
+    """Return the newest fault of each kind; ``None`` if the log may not be read."""
     if not os.access(path, os.R_OK):
         return None
     now_s = time.monotonic()  # the kernel stamps its lines with this clock
@@ -500,7 +500,7 @@ AskCard = Callable[[str], LinkSettings | None]
 def read_network_cards(
     sysfs: Path, before: Mapping[str, int] | None = None, ask: AskCard = read_link_settings
 ) -> tuple[NetworkCard, ...]:
-    """Read the cards of all interfaces that are up, and neither virtual nor of this machine only.
+    """Read the cards of all interfaces that are up, without virtual ones and loopback.
 
     Args:
         before: their errors when the reading began, from :func:`read_errors`.
@@ -515,7 +515,7 @@ def read_network_cards(
 
 
 def read_errors(sysfs: Path) -> dict[str, int]:
-    """Errors of each card since boot."""
+    """Count the errors of each card since boot."""
     return {
         card.name: _sum(card, _ERRORS + _MISSED)
         for interface in _interfaces(sysfs)
@@ -524,7 +524,7 @@ def read_errors(sysfs: Path) -> dict[str, int]:
 
 
 def read_adapter_numa_nodes(sysfs: Path) -> dict[str, int]:
-    """NUMA nodes of the adapters for InfiniBand or RoCE, where there are several."""
+    """Return the NUMA nodes of InfiniBand or RoCE adapters, if there are several."""
     adapters = sorted((sysfs / "class" / "infiniband").glob("*"))
     found = {one.name: read_numa_node(one / "device") for one in adapters}
     return {name: node for name, node in found.items() if node is not None}
@@ -542,7 +542,7 @@ def _interfaces(sysfs: Path) -> Iterator[Path]:
 
 
 def _cards(interface: Path) -> list[Path]:
-    """Those below a bridge, a bond or a VLAN; otherwise itself."""
+    """Return the cards below a bridge, a bond or a VLAN; otherwise the card itself."""
     below = [interface.parent / one.name[len("lower_") :] for one in interface.glob("lower_*")]
     found = [card for one in sorted(below) if one.exists() for card in _cards(one)]
     return [one for one in found if (one / "device").exists()] or [interface]

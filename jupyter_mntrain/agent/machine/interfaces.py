@@ -24,7 +24,7 @@ _COMPLETE = 0x2
 def neighbors(
     interface: str, addresses: Collection[str], proc: Path = PROC
 ) -> tuple[Neighbor, ...]:
-    """What the kernel knows of addresses; without those that it has not sent to lately.
+    """Return the kernel's neighbor table, without addresses that it has not sent to lately.
 
     Ranks and interfaces have IPv4 addresses, so IPv6's table says nothing of them.
     """
@@ -42,7 +42,7 @@ def neighbors(
 
 
 def read_interfaces(sysfs: Path = SYSFS) -> tuple[Interface, ...]:
-    """Read all interfaces of this network namespace, loopback last.
+    """Read all interfaces of this network namespace, with loopback last.
 
     Args:
         sysfs: mount point of sysfs.

@@ -47,7 +47,7 @@ class InventoryReader:
 
     @property
     def versions(self) -> Versions:
-        """As of the agent's start; a driver may have been loaded, or a compiler installed since."""
+        """Versions as of the agent's start. A driver or compiler may have been added since."""
         versions = as_loaded(self._installed.with_tools(), self._loaded())
         return with_driver(versions, self.gpus.driver)
 
@@ -71,7 +71,7 @@ class InventoryReader:
         )
 
     def _gpu_note(self, gpus: Sequence[Gpu], versions: Versions) -> str | None:
-        """Why there are no GPUs, or fewer than the machine has."""
+        """Return why there are no GPUs, or fewer than the machine has."""
         if not gpus and (cards := VENDORS.get(versions.built_for or "")) is not None:
             return f"{cards} are not offered, and torch {versions.torch} is built for them"
         if not gpus and self._has_amd_gpu:
@@ -80,7 +80,7 @@ class InventoryReader:
 
 
 def read_cpu_model() -> str:
-    """Name of the processor, or of its architecture."""
+    """Return the name of the processor, or of its architecture."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

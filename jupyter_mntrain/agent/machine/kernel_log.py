@@ -1,4 +1,4 @@
-"""Kernel log: lines about faults of hardware, disks and memory, where this user may read them."""
+"""Kernel log: finds lines about hardware, disk and memory faults, where this user may read them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAULTS = re.compile(
 
 
 def fault_lines(since_boot_s: float, path: Path = KMSG) -> tuple[str, ...]:
-    """Return the last lines that speak of a fault; none if the log cannot be read.
+    """Return the last lines that report a fault; none if the log cannot be read.
 
     Args:
         since_boot_s: the kernel stamps its lines with this clock.
@@ -37,7 +37,7 @@ def fault_lines(since_boot_s: float, path: Path = KMSG) -> tuple[str, ...]:
 
 
 def kernel_records(path: Path = KMSG) -> Iterator[tuple[float, str]]:
-    """Yield all that the kernel still has: seconds since boot, and the line."""
+    """Yield all records that the kernel still has: seconds since boot, and the line."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -58,7 +58,7 @@ def kernel_records(path: Path = KMSG) -> Iterator[tuple[float, str]]:
 
 
 def _read(record: str) -> Iterator[tuple[float, str]]:
-    """The time and the line of a record, ``6,1234,5678901,-;text``."""
+    """Parse the time and text of a record, ``6,1234,5678901,-;text``."""
     head, _, text = record.partition(";")
     try:
         yield int(head.split(",")[2]) / 1e6, text.partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Linux: what it has under fixed paths."""
+"""Linux: what it provides under fixed paths."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Id of this boot. A pid recorded under another boot id is meaningless."""
+    """Return the id of this boot. A pid recorded under another boot id is meaningless."""
     return _BOOT_ID.read_text().strip()

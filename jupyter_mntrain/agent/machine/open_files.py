@@ -1,4 +1,4 @@
-"""Open files: how many the machine, the agent and the ranks have open, and may have."""
+"""Open files: how many the machine, the agent and the ranks have open, and their limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.evidence import OpenFiles
 
 
 def open_files(ranks: Iterable[tuple[Rank, int]], proc: Path = PROC) -> Iterator[OpenFiles]:
-    """Count them.
+    """Count open files, and read their limits.
 
     Args:
         ranks: those that live, and their pids.

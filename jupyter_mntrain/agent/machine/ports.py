@@ -1,4 +1,4 @@
-"""Ports: holds one for torchrun, and finds the process that uses one."""
+"""Ports: holds one for torchrun, and finds the process that uses a port."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def counters(proc: Path = PROC) -> dict[str, int]:
 
 
 def stuck_connections(addresses: Collection[str], proc: Path = PROC) -> tuple[StuckConnection, ...]:
-    """Find open connections from these addresses that send the same packet again and again."""
+    """Find open connections from these addresses that keep retransmitting the same packet."""
     try:
         lines = (proc / "net" / "tcp").read_text().splitlines()[1:]
     except OSError:
@@ -63,7 +63,7 @@ def _stuck(lines: list[str], addresses: Collection[str]) -> Iterator[StuckConnec
 
 
 def _host(endpoint: str) -> str:
-    """``0100007F:1F90`` → ``127.0.0.1``: the kernel prints addresses in its own byte order."""
+    """Convert ``0100007F:1F90`` to ``127.0.0.1``: the kernel uses its own byte order."""
     return socket.inet_ntoa(struct.pack("=I", int(endpoint.partition(":")[0], 16)))
 
 
@@ -71,7 +71,7 @@ ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
 class PortHolder:
-    """A port that is bound but never listened on, for the lifetime of an attempt.
+    """A port that is bound, but never listened on, for the lifetime of an attempt.
 
     It is bound on every address, because torchrun's store listens on all of them: a port may be
     free on one address while a connection from another uses it. The store sets SO_REUSEADDR, as we
@@ -85,7 +85,7 @@ class PortHolder:
 
     @classmethod
     def hold(cls, address: str, port: int, node: str) -> PortHolder:
-        """Bind ``port``; 0 = any free one.
+        """Bind ``port``; 0 means any free one.
 
         Args:
             address: that other nodes will connect to; must be this machine's.
@@ -117,7 +117,7 @@ class PortHolder:
 
     @classmethod
     def rebind(cls, port: int) -> PortHolder | None:
-        """Hold the port of a running attempt; ``None`` if its torchrun listens on it."""
+        """Hold the port of a running attempt; return ``None`` if its torchrun listens on it."""
         try:
             return cls(_everywhere(port))
         except OSError:

@@ -1,4 +1,4 @@
-"""RDMA: this machine's InfiniBand and RoCE adapters, and whether they reach GPUs' memory."""
+"""RDMA: finds this machine's InfiniBand and RoCE adapters, and whether they access GPU memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPEN = "Open Kernel Module"
 def read_gpu_direct(
     sysfs: Path = SYSFS, proc: Path = PROC, release: str | None = None
 ) -> GpuDirect | None:
-    """Return what NCCL can use; ``None``: nothing, so all goes through the host's memory.
+    """Return how NCCL can use GPUDirect; ``None`` if not, so that all goes through host memory.
 
     dma-buf needs Linux 5.12 and NVIDIA's open kernel modules (NVIDIA's GPUDirect RDMA and NCCL
     documentation); the module nvidia-peermem works with both kinds of drivers.
@@ -57,7 +57,7 @@ the kernel fills them from the first."""
 def read_rdma_ports(
     sysfs: Path = SYSFS, dev: Path = DEV, *, is_off: bool = False
 ) -> tuple[RdmaPort, ...]:
-    """Read all ports, those that are down among them; none if the kernel has no adapter.
+    """Read all ports, including those that are down; none if the kernel has no adapter.
 
     Args:
         sysfs: mount point of sysfs.
@@ -100,7 +100,7 @@ def _roce_gids(port: Path) -> Iterator[RoceGid]:
 
 
 def _why_closed(adapter: Path, dev: Path) -> str | None:
-    """Why ranks cannot open an adapter: containers see it in sysfs, and lack its device node."""
+    """Return why ranks cannot open an adapter: containers may lack the device that sysfs shows."""
     names = [one.name for one in (adapter / "device" / "infiniband_verbs").glob("uverbs*")]
     if not names:
         return "has no uverbs device: the module ib_uverbs is not loaded"

@@ -1,4 +1,4 @@
-"""Usage: what this node's processors, GPUs and interfaces did, kept for a week."""
+"""Usage: records the load of this node's processors, GPUs and interfaces for a week."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FLOAT_BYTES = 8
 
 
 class Ring:
-    """Rows of floats, numbered by time: row ``n`` is of the ``n``-th interval since 1970.
+    """Rows of floats, numbered by time: row ``n`` is the ``n``-th interval since 1970.
 
     A row replaces the one of ``rows`` intervals before. Each has its number and a checksum with it:
     what was never written, is older, or is damaged is missing, and no other row suffers from it.
@@ -74,7 +74,7 @@ class Ring:
             os.close(descriptor)
 
     def read(self, begin: int, end: int) -> dict[int, Row]:
-        """The rows from number ``begin`` to before ``end`` that there are.
+        """Read the existing rows from number ``begin`` up to, but not including, ``end``.
 
         Raises:
             OSError: the disk fails.
@@ -119,7 +119,7 @@ MOST_UNSAVED = 600
 
 
 class Resolution(NamedTuple):
-    """One resolution.
+    """One time resolution of the history.
 
     Args:
         name: ending of its files.
@@ -152,7 +152,7 @@ STATISTICS = 4
 
 
 class UsageSeries:
-    """Figures of one part of the node: the node itself, a GPU, an interface.
+    """Time series of one part of the node: the node itself, a GPU or an interface.
 
     The first float of each row is when the agent began that took it: two rows with a gap between
     them tell so whether it was another agent. Only what was not saved yet is in memory.
@@ -174,14 +174,14 @@ class UsageSeries:
         self._unsaved: dict[int, Row] = {}
 
     def add(self, time_s: float, began_s: float, values: Sequence[float | None]) -> None:
-        """Take the figures of a second; ``None`` = not known."""
+        """Add the figures of one second; ``None`` means unknown."""
         known = (UNKNOWN if value is None else float(value) for value in values)
         self._unsaved[int(time_s)] = (began_s, *known)
         while len(self._unsaved) > MOST_UNSAVED:
             del self._unsaved[next(iter(self._unsaved))]
 
     def save(self) -> None:
-        """Write what is new, and the coarser rows that it changes.
+        """Write new rows, and the coarser rows that they change.
 
         Raises:
             OSError: the disk is full; what was not written is tried again.
@@ -202,7 +202,7 @@ class UsageSeries:
         self._unsaved.clear()
 
     def rows(self, index: int, begin: int, end: int) -> dict[int, Row]:
-        """Rows of a level by number, each with all statistics; as of the last :meth:`save`.
+        """Return rows of a level by number, each with all statistics, as of the last :meth:`save`.
 
         Raises:
             OSError: the disk fails.
@@ -211,7 +211,7 @@ class UsageSeries:
         return found if index else {number: _single(row) for number, row in found.items()}
 
     def remove_if_older(self, now_s: float) -> bool:
-        """Delete its files if they have nothing that is still kept; return whether they had not.
+        """Delete the files if all their rows have expired; return whether they had.
 
         Raises:
             OSError: the disk fails.
@@ -225,12 +225,12 @@ class UsageSeries:
         return True
 
     def joined(self, rows: Sequence[Row]) -> Row:
-        """One row in place of several."""
+        """Combine several rows into one."""
         return joined(rows, self._rules)
 
 
 def _single(row: Row) -> Row:
-    """The statistics of one second."""
+    """Return the statistics of a single second."""
     began_s, *values = row
     statistics: list[float] = [began_s]
     for value in values:
@@ -260,7 +260,7 @@ _decoder = msgspec.json.Decoder(tuple[HistoryPart, ...])
 
 
 class UsageBook:
-    """The history of this node. Files are fixed in size; what is damaged counts as not known.
+    """The history of this node. Files have a fixed size; damaged rows count as unknown.
 
     Args:
         directory: of its files; made when there is something to write.
@@ -283,7 +283,7 @@ class UsageBook:
         self._series: dict[str, UsageSeries] = {}
 
     def take(self, heartbeat: Heartbeat, own: Own, listed: Collection[str]) -> None:
-        """Take a second.
+        """Add one second.
 
         Args:
             listed: the interfaces that are kept.
@@ -316,7 +316,7 @@ class UsageBook:
             self.save()
 
     def save(self) -> None:
-        """Write what is new.
+        """Write new rows.
 
         Raises:
             OSError: the disk is full; what was not written is tried again.
@@ -331,7 +331,7 @@ class UsageBook:
             self._told = dict(self._parts)
 
     def parts(self) -> Iterator[tuple[HistoryPart, UsageSeries]]:
-        """What is known of each part: the node, then GPUs, then interfaces."""
+        """Yield each part with its series: the node, then GPUs, then interfaces."""
         order = list(FIGURES)
         for name, part in sorted(
             self._parts.items(), key=lambda one: (order.index(one[1].kind), one[1].index or 0)
@@ -352,14 +352,14 @@ class UsageBook:
         return known
 
     def _forget_old(self) -> None:
-        """Delete what nothing was taken of for as long as anything is kept."""
+        """Delete parts that have had no figures for longer than anything is kept."""
         for name, part in list(self._parts.items()):
             if self._series_of(name, part.kind).remove_if_older(self._saved_s):
                 del self._parts[name], self._series[name]
 
 
 def _name(part: HistoryPart) -> str:
-    """The beginning of its files' names."""
+    """Return the prefix of a part's file names."""
     return f"{part.kind}-{file_name(part.key)}" if part.key else part.kind
 
 
@@ -389,7 +389,7 @@ DIGITS: dict[Figure, int] = {"cpu_share": 4, "utilization": 4, "power_w": 1, "te
 
 
 class Span(NamedTuple):
-    """What is read of each part: so many points of ``factor`` rows each, from row ``begin`` on."""
+    """Rows to read of each part: so many points of ``factor`` rows each, from row ``begin`` on."""
 
     level: int
     begin: int
@@ -410,7 +410,7 @@ class Span(NamedTuple):
 
 
 def span_of(since_s: float, until_s: float, now_s: float, points: int) -> Span:
-    """The finest rows that reach back to ``since_s``, in at most ``points`` points."""
+    """Choose the finest rows that reach back to ``since_s``, in at most ``points`` points."""
     reaching = (n for n, level in enumerate(LEVELS) if since_s > now_s - level.kept_s - 1)
     level = next(reaching, len(LEVELS) - 1)
     step_s = LEVELS[level].step_s
@@ -423,7 +423,7 @@ def span_of(since_s: float, until_s: float, now_s: float, points: int) -> Span:
 
 
 def part_over(part: HistoryPart, series: UsageSeries, span: Span) -> HistoryPart:
-    """A part with those of its lines of which anything is known.
+    """Return a part with its lines over a span, without lines that have no data.
 
     Raises:
         OSError: the disk fails.
@@ -446,7 +446,7 @@ def part_over(part: HistoryPart, series: UsageSeries, span: Span) -> HistoryPart
 
 
 def gaps(node: UsageSeries, span: Span) -> tuple[HistoryGap, ...]:
-    """When nothing was taken, until something was.
+    """Return the periods in which nothing was recorded.
 
     Raises:
         OSError: the disk fails.
@@ -478,7 +478,7 @@ def gaps(node: UsageSeries, span: Span) -> tuple[HistoryGap, ...]:
 
 
 def jobs_within(records: Iterable[JobRecord], begin_s: float, end_s: float) -> list[HistoryJob]:
-    """The newest jobs that ran here in this time, oldest first."""
+    """Return the newest jobs that ran here in this period, the oldest first."""
     found = []
     for record in records:
         part = record.part

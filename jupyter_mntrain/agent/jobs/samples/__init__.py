@@ -1,1 +1,1 @@
-"""A job's samples on this node: every line of them, and all of them downsampled."""
+"""A job's samples on this node: every one in the journal, and all of them downsampled."""

@@ -1,4 +1,4 @@
-"""Archive: a job's samples at several resolutions, next to its journal, and how it is read."""
+"""Archive: a job's samples at several resolutions, stored next to its journal."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ FLOAT_BYTES = 8
 
 
 class Kept(Record, frozen=True):
-    """What of a pyramid is not in its files, and how much of these counts.
+    """State of a pyramid that is not in its files, and how many blocks of these are valid.
 
     Args:
         samples: that it has taken.
@@ -85,7 +85,7 @@ class Kept(Record, frozen=True):
 
 
 class Pyramid:
-    """The files ``name.1``, ``name.2``, … of blocks of 4, 16, … samples.
+    """The files ``name.1``, ``name.2``, … with blocks of 4, 16, … samples.
 
     A file holds the first :data:`MOST_BLOCKS` blocks, so that a series of any length needs a few
     megabytes more for each factor of 4. Nothing is written before :meth:`save`.
@@ -108,7 +108,7 @@ class Pyramid:
                 raise ValueError(f"{path} is too short")
 
     def add(self, row: Row) -> None:
-        """Take one more sample."""
+        """Add a sample."""
         self.samples += 1
         for level in range(len(self._pending) + 1):
             if level == len(self._pending):
@@ -129,24 +129,24 @@ class Pyramid:
             self._unsaved[level].extend(row)
 
     def levels(self) -> range:
-        """From the finest file on."""
+        """Return the levels, the finest file first."""
         return range(len(self._saved))
 
     @staticmethod
     def size(level: int) -> int:
-        """Samples in a block of a file."""
+        """Return the number of samples in each block of a file."""
         return int(FACTOR ** (level + 1))
 
     def blocks(self, level: int) -> int:
-        """How many a file has."""
+        """Return the number of blocks in a file."""
         return self._saved[level] + len(self._unsaved[level]) // len(self._rules)
 
     def is_full(self, level: int) -> bool:
-        """Whether a file has a block for all samples, but those that fill none yet."""
+        """Return whether a file still has a block for all samples that fill one."""
         return self.blocks(level) >= self.samples // self.size(level)
 
     def read(self, level: int, begin: int, end: int) -> bytes:
-        """Blocks of a file, as they are answered.
+        """Read blocks of a file, encoded as in answers.
 
         Raises:
             OSError: it cannot be read.
@@ -161,22 +161,22 @@ class Pyramid:
         return content + as_bytes(unsaved)
 
     def row(self, level: int, index: int) -> Row:
-        """One block."""
+        """Return a single block of a file."""
         return tuple(from_bytes(self.read(level, index, index + 1)))
 
     def rows(self, level: int, begin: int, end: int) -> list[Row]:
-        """Blocks of a file, one by one."""
+        """Return the blocks of a file as rows."""
         width = len(self._rules)
         data = from_bytes(self.read(level, begin, end)) if end > begin else array("d")
         return [tuple(data[at : at + width]) for at in range(0, len(data), width)]
 
     def remainder(self, level: int) -> list[Row]:
-        """What a file will have once its next block is whole, coarse rows first."""
+        """Return the rows that wait to fill a file's next block, the coarsest first."""
         return [row for rows in reversed(self._pending[: level + 1]) for row in rows]
 
     def rest(self, level: int) -> list[tuple[Row, int]]:
-        """What is in no block of a file, oldest first, each with how many samples it stands for;
-        of level -1, all samples.
+        """Return what is not yet in a block of a file, oldest first, each with the number of its
+        samples. Level -1 returns single samples.
         """
         sizes = [FACTOR**one for one in range(len(self._pending))]
         told = [
@@ -187,7 +187,7 @@ class Pyramid:
         return told if level >= 0 else [(row, 1) for row in self._pending[0]]
 
     def save(self) -> Kept:
-        """Append what is new to the files.
+        """Append new blocks to the files.
 
         Raises:
             OSError: the disk is full; what was not written is tried again.
@@ -238,7 +238,7 @@ MOST_EARLIER = 64
 
 
 class KeptRank(Record, frozen=True):
-    """Of a rank, what is not in the files."""
+    """State of a rank that is not in the files."""
 
     kept: Kept = Kept()
     start: RankStart | None = None
@@ -252,7 +252,7 @@ class KeptRank(Record, frozen=True):
 
 
 class KeptArchive(Record, frozen=True):
-    """Of an attempt, what is not in the files; of all attempts, the line of their losses."""
+    """State of an attempt that is not in the files, and the loss curve of all attempts."""
 
     attempt: int = 0
     columns: tuple[str, ...] = ()
@@ -266,7 +266,7 @@ class KeptArchive(Record, frozen=True):
 
 @dataclass(slots=True)
 class RankArchive:
-    """One rank's series, and what it said next to its steps."""
+    """One rank's series, and what else it reported."""
 
     steps: Pyramid
     start: RankStart | None = None
@@ -319,7 +319,7 @@ class RankArchive:
         del self.texts[:-MOST_TEXTS]
 
     def earlier(self, rank: Rank) -> RankSamples:
-        """What is kept of it once its attempt is over."""
+        """Return what is kept of the rank once its attempt is over."""
         steps = self.steps
         levels = (one for one in steps.levels() if steps.blocks(one) <= EARLIER_BLOCKS)
         level = next(levels, None)
@@ -375,12 +375,12 @@ class Archive:
 
     @property
     def longest(self) -> int:
-        """Samples of the series that has most."""
+        """The number of samples in the longest series."""
         ranks = (one.steps.samples for one in self.ranks.values())
         return max(self.links.samples, *ranks, 0)
 
     def take(self, line: JournalLine, position: int) -> None:
-        """Take the next line of the journal.
+        """Add the next line of the journal.
 
         Args:
             position: offset after it.
@@ -404,7 +404,7 @@ class Archive:
             self.losses.plan(body.change.total_steps)
 
     def save(self) -> KeptArchive:
-        """Write the files.
+        """Write new blocks to the files, and return the state that is not in them.
 
         Raises:
             OSError: the disk is full; what was not written is tried again.
@@ -487,7 +487,7 @@ Axis = Literal["step", "time_s"]
 
 
 class Range(NamedTuple):
-    """Steps from ``begin`` to ``end``, both included, by their numbers or their Unix times."""
+    """A range of steps, ends included, by step number or Unix time."""
 
     begin: float
     end: float
@@ -496,7 +496,7 @@ class Range(NamedTuple):
 
 @dataclass
 class _Wanted:
-    """Steps of one rank that are read from the journal."""
+    """Steps of one rank that have to be read from the journal."""
 
     rank: Rank
     position: int
@@ -519,7 +519,7 @@ class _Wanted:
 
 
 class SamplesAnswer:
-    """What is answered, as it is when this is made; :meth:`read` may run in a thread.
+    """Answer to a request for samples, as of its creation. :meth:`read` may run in a thread.
 
     Args:
         ranks: only these.
@@ -552,7 +552,7 @@ class SamplesAnswer:
             self._ranks[rank] = _told(rank, known, blocks, with_traces=range_ is None)
 
     def read(self) -> NodeSamples:
-        """Read the steps that are told one by one.
+        """Read the steps that are answered individually.
 
         Raises:
             OSError: the journal cannot be read.
@@ -592,7 +592,7 @@ class SamplesAnswer:
         return Blocks(size=size, data=data, width=WIDTH)
 
     def _zoom(self, rank: Rank, known: RankArchive) -> Blocks:
-        """Blocks of the range, or none where its steps can be read one by one."""
+        """Return blocks of the range; none where its steps can be read individually."""
         assert self._range is not None  # noqa: S101 - that is when this is called
         steps = known.steps
         found = [_within(steps, level, self._range) for level in steps.levels()]
@@ -615,7 +615,7 @@ class SamplesAnswer:
         raise AssertionError("there is a coarsest one")
 
     def _scan(self, wanted: list[_Wanted]) -> None:
-        """Read from the first position on, until every rank has what it lacks."""
+        """Read the journal from the first position until every rank has the steps it needs."""
         open_ = {one.rank: one for one in wanted if one.count > 0}
         begin = min(one.position for one in wanted)
         marker = b'"rank":%d,' % wanted[0].rank if len(wanted) == 1 else b""
@@ -676,15 +676,15 @@ def _near(wanted: Iterable[_Wanted]) -> Iterator[list[_Wanted]]:
 
 
 def _covers(steps: Pyramid, level: int, range_: Range) -> bool:
-    """Whether a file has all of the range."""
+    """Return whether a file covers the whole range."""
     if steps.is_full(level):
         return True
     return steps.row(level, steps.blocks(level) - 1)[AT[range_.axis]] >= range_.end
 
 
 def _within(steps: Pyramid, level: int, range_: Range) -> tuple[int, int, int, int]:
-    """Blocks of a file that the range touches: the first, the one after the last, the offset of
-    their first line in the journal, and that after their last one (0 = the journal's end).
+    """Find the blocks of a file that overlap the range: the first, the one after the last, and the
+    offsets in the journal at which their lines begin and end (0 = the journal's end).
     """
     count, axis, position = steps.blocks(level), AT[range_.axis], AT["position"]
 
@@ -706,7 +706,7 @@ def _downsampled(steps: list[RankStep], points: int) -> Blocks:
 
 
 def _whole_links(archive: Archive, points: int) -> bytes:
-    """Coarse blocks, then finer ones, then the newest samples one by one."""
+    """Return the link samples: coarse blocks, then finer ones, then the newest samples."""
     links, newest = archive.links, archive.newest_links
     total, rows, taken = links.samples, list[Row](), 0
     levels = links.levels()

@@ -38,7 +38,7 @@ SLACK_BYTES = 16 * 2**20
 
 
 class _Gap(Record, frozen=True):
-    """The middle that was freed, in whole chunks of :data:`MARK_EVERY` lines.
+    """The freed middle of a journal, in whole chunks of :data:`MARK_EVERY` lines.
 
     Args:
         first: chunks before it.
@@ -58,7 +58,7 @@ class _Gap(Record, frozen=True):
 
 
 class JournalIndex(Record, frozen=True):
-    """What a journal was once found to hold: what reopening need not read again.
+    """Known contents of a journal, which need not be read again when it is reopened.
 
     Args:
         marks: as 64-bit integers.
@@ -73,7 +73,7 @@ class JournalIndex(Record, frozen=True):
 
 @dataclass
 class Journal:
-    """Append-only NDJSON; the Nth line of the file has the number N.
+    """An append-only NDJSON file, whose Nth line has the number N.
 
     Reopening continues after the last number. An incomplete last line, left by a crash, is cut off.
 
@@ -107,7 +107,7 @@ class Journal:
     def append(
         self, body: Sample, *, attempt: int, source: str | None = None, offset: int | None = None
     ) -> JournalLine:
-        """Number a sample and store it. Returns its line.
+        """Number and store a sample. Returns its line.
 
         Raises:
             OSError: it could not be written completely; none of it is stored then.
@@ -128,7 +128,7 @@ class Journal:
         return line
 
     def indexed(self) -> JournalIndex:
-        """What :attr:`index` may be when it is opened again."""
+        """Return the :attr:`index` for reopening the journal."""
         return JournalIndex(
             seq=self.last_seq,
             size=self.size,
@@ -138,13 +138,13 @@ class Journal:
         )
 
     def has(self, begin: int, end: int) -> bool:
-        """Whether no line between two offsets has been freed."""
+        """Return whether all lines between two offsets are still there."""
         gap = self._gap
         return gap is None or end <= gap.begin or begin >= gap.end
 
     def position_after(self, seq: int) -> int:
-        """Offset of the line after number ``seq``, which may not exist yet. If that line was
-        freed: offset of the first line after the gap.
+        """Return the offset of the line after number ``seq``, which may not exist yet. If that line
+        was freed, return the offset of the first line after the gap.
         """
         if seq >= self.last_seq:
             return self.size
@@ -156,7 +156,7 @@ class Journal:
             return self._marks[mark] + sum(len(line) for line in islice(file, rest))
 
     def read(self, position: int = 0) -> Iterator[tuple[bytes, int]]:
-        """Blocks of complete lines from ``position`` on, each with the offset after it."""
+        """Yield blocks of complete lines from ``position`` on, each with the offset after it."""
         with self.path.open("rb") as file:
             while True:
                 gap = self._gap
@@ -174,7 +174,7 @@ class Journal:
                 yield block, position
 
     def offsets(self, attempt: int) -> dict[str, int]:
-        """Bytes already read of each source: a restarted agent continues from there."""
+        """Return the bytes already read of each source: a restarted agent continues from there."""
         gap, known = self._gap, self.index or JournalIndex()
         self._attempt = attempt
         for one in (known, gap):
@@ -204,7 +204,7 @@ class Journal:
         self.size += len(line)
 
     def _remember(self, line: JournalLine) -> None:
-        """Note how far its source has been read, so that freed lines are not read again."""
+        """Note how far a line's source has been read, so that freed lines are not read again."""
         if line.attempt > self._attempt:
             self._attempt, self._sources = line.attempt, {}
         if line.source is not None and line.attempt == self._attempt:
@@ -255,7 +255,7 @@ class Journal:
                 self._count(line)
 
     def _trust_index(self) -> None:
-        """Begin after what the index knows, if the file still has that."""
+        """Skip the lines that the index covers, if the file still has them."""
         index, gap = self.index, self._gap
         freed = 0 if gap is None else gap.end
         if index is None or not freed <= index.size <= self.path.stat().st_size:

@@ -1,4 +1,4 @@
-"""Samples of a job on this node: the journal, and next to it the archive of all of it."""
+"""Samples of a job on this node: the journal, with a downsampled archive next to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from jupyter_mntrain.model.records.metrics import (
 
 
 def event_of(sample: RankSample) -> PartEvent | None:
-    """The event that a sample tells of; most tell of none."""
+    """Return the event that a sample implies; ``None`` for most samples."""
     match sample:
         case RankStart(rank=rank, pid=pid, saves=saves, resumed_step=resumed):
             return RankUp(rank=rank, pid=pid, saves=saves, resumed_step=resumed)
@@ -67,7 +67,7 @@ class _Saved(Record, frozen=True):
 
 
 class Samples:
-    """Every line, numbered; and all of them downsampled, in step with it.
+    """All samples, numbered in the journal and downsampled in the archive, in step with each other.
 
     Args:
         directory: the job's own.
@@ -87,7 +87,7 @@ class Samples:
     def append(
         self, body: Sample, *, attempt: int, source: str | None = None, offset: int | None = None
     ) -> None:
-        """Number a sample and store it.
+        """Number and store a sample.
 
         Raises:
             OSError: it could not be written completely; none of it is stored then.
@@ -101,11 +101,11 @@ class Samples:
 
     @property
     def loss_line(self) -> LossLine | None:
-        """Of all attempts; ``None`` = no loss yet, or the archive is lost."""
+        """Loss curve of all attempts; ``None`` if there is no loss yet or the archive is lost."""
         return self.archive.losses.line if self.archive else None
 
     def save(self) -> None:
-        """Write the archive, so that the next agent goes on from here."""
+        """Write the archive, so that the next agent can continue from here."""
         if self.archive is None or self._saved_seq == self.journal.last_seq:
             return
         # Tried again so many lines later: the disk may be full.

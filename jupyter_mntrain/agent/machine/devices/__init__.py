@@ -1,1 +1,1 @@
-"""Devices: what this node's CPU and GPUs achieve, measured by a Python of its jobs, and kept."""
+"""Devices: measures what this node's CPU and GPUs achieve in the jobs' Python, and stores it."""

@@ -1,4 +1,4 @@
-"""Device book: what this node's devices do, as measured, as long as it holds."""
+"""Device book: stores the measured speeds of this node's devices, as long as they are valid."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _decoder = msgspec.json.Decoder(tuple[DeviceMeasurement, ...])
 
 
 class DeviceBook:
-    """Stores the newest measurement of each device and dtype, on disk; of the CPU, one for each
-    number of ranks. Safe from any thread that does not keep at the same time as another.
+    """Stores the newest measurement of each device and dtype on disk; of the CPU, one for each
+    number of ranks. Safe from any thread, if only one stores at a time.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,8 +32,8 @@ class DeviceBook:
     def valid(
         self, cpu: str, cores: float, gpus: Iterable[Gpu], torch: str | None
     ) -> tuple[DeviceMeasurement, ...]:
-        """What still holds: the device is there, and torch and the limit of CPU time are those that
-        were measured with.
+        """Return measurements that are still valid: the device exists, and torch and the CPU limit
+        are unchanged.
 
         Args:
             cpu: its model.
@@ -54,9 +54,8 @@ class DeviceBook:
                 yield msgspec.structs.replace(one, gpu=indices[one.uuid])
 
     def keep(self, new: DeviceMeasurement) -> None:
-        """Store a measurement. A disturbed one is only a lower bound: it does not replace a faster
-        one that was undisturbed, nor one that a job has corrected since, of the same torch and
-        limit of CPU time.
+        """Store a measurement. A disturbed one is only a lower bound. It does not replace a faster
+        undisturbed one, or one that a job has corrected since, of the same torch and CPU limit.
         """
         old = self._measured.get(_key(new))
         if old is not None and (old.torch, old.cpus, old.device) == (
@@ -71,7 +70,7 @@ class DeviceBook:
         self._write({**self._measured, _key(new): new})
 
     def keep_achieved(self, measured: DeviceMeasurement, rate: AchievedRate) -> None:
-        """Store next to a measurement what a job achieved; nothing if it is not kept any more."""
+        """Store what a job achieved next to a measurement, if that still exists."""
         old = self._measured.get(_key(measured))
         if old is not None:
             self._write({**self._measured, _key(old): msgspec.structs.replace(old, achieved=rate)})

@@ -1,4 +1,4 @@
-"""Memory limit: how much of the machine's memory this process and its children may use."""
+"""CPU and memory limits: how much of the machine this process and its children may use."""
 
 from __future__ import annotations
 
@@ -58,12 +58,13 @@ def frozen_group(listed: Path) -> Path | None:
 
 
 def usable_cpus(environment: Mapping[str, str] = os.environ) -> int:
-    """Number of cores that this process may keep busy, of those that it may run on."""
+    """Return the number of cores that this process may keep busy, of those that it may run on."""
     return max(1, math.ceil(cores(environment)))
 
 
 def cores(environment: Mapping[str, str] = os.environ) -> float:
-    """Cores' worth of CPU time: limits of its control groups make it a fraction.
+    """Return how many cores' worth of CPU time is available, which control groups can make a
+    fraction.
 
     Args:
         environment: tells what an allocation gives it, which not every site enforces.
@@ -75,37 +76,37 @@ def cores(environment: Mapping[str, str] = os.environ) -> float:
 
 
 def affine_cpus() -> int:
-    """Number of cores that the scheduler of the kernel lets this process run on."""
+    """Return the number of cores that the kernel's scheduler lets this process run on."""
     return len(os.sched_getaffinity(0))
 
 
 def _cpu_limits() -> list[float | None]:
-    """Limit of each control group that this process is in, and of those above it."""
+    """Return the CPU limits of this process's control groups, and of those above them."""
     read = {2: _second, 1: _first}
     return [read[version](group) for version, group in own_groups("cpu")]
 
 
 def _second(group: Path) -> float | None:
-    """Limit of a group of version 2: ``50000 100000`` is half a core, ``max 100000`` is none."""
+    """Parse a version 2 limit: ``50000 100000`` is half a core, ``max 100000`` is none."""
     words = kernel_text(group / "cpu.max").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
 
 
 def _first(group: Path) -> float | None:
-    """Limit of a group of version 1, where -1 is none."""
+    """Parse a version 1 limit, where -1 is none."""
     quota, period = (kernel_text(group / f"cpu.cfs_{one}_us") for one in ("quota", "period"))
     return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None
 
 
 class UsableMemory(NamedTuple):
-    """Bytes that this process and its children may use, and those of them that are free."""
+    """Memory that this process and its children may use, and how much of it is free."""
 
     total_bytes: int
     available_bytes: int
 
 
 def usable_memory(environment: Mapping[str, str] = os.environ) -> UsableMemory:
-    """The machine's memory, within the limits of control groups and of an allocation.
+    """Return the machine's memory, within the limits of control groups and an allocation.
 
     Args:
         environment: tells what an allocation gives it, which not every site enforces.
@@ -118,7 +119,7 @@ def usable_memory(environment: Mapping[str, str] = os.environ) -> UsableMemory:
 
 
 def _limits() -> list[UsableMemory]:
-    """Of each control group that this process is in, and of those above it."""
+    """Return the memory limits of this process's control groups, and of those above them."""
     names = {2: ("memory.max", "memory.current"), 1: _FIRST}
     found = (_limit(group, *names[version]) for version, group in own_groups("memory"))
     return [one for one in found if one is not None]
@@ -128,7 +129,7 @@ _FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 def _limit(group: Path, most: str, used: str) -> UsableMemory | None:
-    """Of one group; ``None`` without a limit. Of its use, what is cached of files is free.
+    """Return a group's memory limit; ``None`` if it has none. Cached files count as free.
 
     A group of version 1 without a limit has one near the largest number: the machine has less.
     """
@@ -140,6 +141,6 @@ def _limit(group: Path, most: str, used: str) -> UsableMemory | None:
 
 
 def _cached(group: Path) -> int:
-    """Bytes that the kernel gives back when they are needed."""
+    """Return the bytes of cached files that the kernel frees when they are needed."""
     lines = dict(line.split() for line in kernel_text(group / "memory.stat").splitlines())
     return int(lines.get("inactive_file", lines.get("total_inactive_file", "0")))

@@ -1,4 +1,4 @@
-"""Device meter: measures this node's devices as the ranks of a job would use them."""
+"""Device meter: measures this node's devices in the way that the ranks of a job would use them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BESIDE_A_JOB = "beside a job"
 
 
 class DeviceMeter:
-    """Measures devices, one request at a time, and never beside a job.
+    """Measures devices, one request at a time, and never while a job runs.
 
     Args:
         python: interpreter of jobs that ask for none.
@@ -48,7 +48,7 @@ class DeviceMeter:
     async def measure(
         self, request: MeasureDevices, node: str, has_job: Callable[[], bool]
     ) -> tuple[DeviceMeasurement, ...]:
-        """Measure, and keep what was measured.
+        """Measure devices, and store the results.
 
         Args:
             node: this one's name.
@@ -114,7 +114,7 @@ class DeviceMeter:
 
 
 def rank_environment(rank: int, ranks: int, gpus: Sequence[Gpu]) -> dict[str, str]:
-    """What torchrun and mntrain set for a rank that its speed depends on.
+    """Return the variables that torchrun and mntrain set for a rank and that affect its speed.
 
     Args:
         ranks: of this node.
@@ -130,7 +130,7 @@ def rank_environment(rank: int, ranks: int, gpus: Sequence[Gpu]) -> dict[str, st
 
 
 def _slowest(told: Sequence[Sequence[DeviceMeasurement]], dtype: str) -> DeviceMeasurement:
-    """The measurement of the slowest rank: others wait for it."""
+    """Return the measurement of the slowest rank, because others wait for it."""
     found = [one for lines in told for one in lines if one.dtype == dtype]
     slowest = min(found, key=lambda one: one.flops_per_s)
     words = next((one.disturbed for one in found if one.disturbed), "")

@@ -1,4 +1,4 @@
-"""Measuring programs: run at once in a Python of jobs, begun together, and bounded in time."""
+"""Measuring programs: started together in the jobs' Python, and bounded in time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _decoder = msgspec.json.Decoder(DeviceMeasurement)
 async def run_programs(
     python: str, kind: str, environments: Sequence[Mapping[str, str]], dtypes: Sequence[str]
 ) -> list[list[DeviceMeasurement]]:
-    """Run the program once per environment, and measure in all at once.
+    """Run the program once for each environment, and measure in all at the same time.
 
     Args:
         kind: ``cpu`` or ``cuda``.
@@ -74,7 +74,7 @@ async def run_programs(
 
 
 def _common(running: Sequence[_Running]) -> set[str]:
-    """The dtypes that all of them have measured."""
+    """Return the dtypes that all programs have measured."""
     return set.intersection(*({line.dtype for line in one.told} for one in running))
 
 
@@ -83,7 +83,7 @@ class _DeadError(Exception):
 
 
 class _LateError(_DeadError):
-    """It gave none in time."""
+    """A program gave no answer in time."""
 
 
 async def _within(limit_s: float, what: str, work: Iterable[Awaitable[T]]) -> list[T]:
@@ -94,7 +94,7 @@ async def _within(limit_s: float, what: str, work: Iterable[Awaitable[T]]) -> li
 
 
 class _Running:
-    """One program that runs; it leads a process group of its own."""
+    """A running program, which leads its own process group."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -119,13 +119,13 @@ class _Running:
         )
 
     async def ready(self) -> None:
-        """Wait until it has loaded."""
+        """Wait until the program has loaded."""
         while (line := await self._line()) != READY.encode():
             if line is None:
                 raise await self._dead()
 
     async def measure(self, seconds: float) -> None:
-        """Let it measure, for about so long."""
+        """Let the program measure for about this long."""
         stdin = self._process.stdin
         with suppress(ConnectionError):
             if stdin is not None:
@@ -138,7 +138,7 @@ class _Running:
             raise await self._dead()
 
     async def end(self) -> None:
-        """Kill it and what it started, unless it has ended."""
+        """Kill the program and its children, unless it has ended."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -148,7 +148,7 @@ class _Running:
             await self._reading
 
     async def _line(self) -> bytes | None:
-        """Its next line, without its end; ``None`` at the end of them."""
+        """Return the program's next line without its newline; ``None`` after the last one."""
         stdout = self._process.stdout
         try:
             line = await stdout.readline() if stdout is not None else b""

@@ -1,1 +1,1 @@
-"""Large files on this node: its roots, transfers and what uses its disks."""
+"""Large files on this node: their roots, transfers, and use of disk space."""

@@ -1,4 +1,4 @@
-"""Blob store: contents of projects' files on this node, by their SHA-256.
+"""Blob store: contents of project files on this node, by their SHA-256.
 
 Bounded: what was used least recently goes first, and nothing that a job here needs.
 """
@@ -57,7 +57,7 @@ class UploadPart(NamedTuple):
 
 
 class BlobStore:
-    """Files named by their SHA-256, below two digits of it. Safe from any thread.
+    """Files named by their SHA-256, in folders named by its first two digits. Safe from any thread.
 
     Args:
         directory: made when the first file comes.
@@ -70,7 +70,7 @@ class BlobStore:
         """Size of all contents; ``None`` = not known yet."""
 
     def path_of(self, sha256: str) -> Path:
-        """Where a content is.
+        """Return the path at which a content is stored.
 
         Raises:
             SpecError: this is no hash.
@@ -80,11 +80,11 @@ class BlobStore:
         return blob_path(self.directory, sha256)
 
     def missing(self, sizes: Mapping[str, int]) -> tuple[str, ...]:
-        """Those that are not here whole. The others count as used now."""
+        """Return the contents that are not completely here. The others count as used now."""
         return tuple(sha256 for sha256, size in sizes.items() if not self._touch(sha256, size))
 
     def read(self, sha256: str, offset: int, limit: int) -> bytes:
-        """A part of a content.
+        """Read a part of a content.
 
         Raises:
             RefusedError: it is not here.
@@ -100,7 +100,7 @@ class BlobStore:
             ) from None
 
     def tree(self, sha256: str) -> Tree:
-        """The tree with this hash, if it and all of its files are here.
+        """Return the tree with this hash, if it and all of its files are here.
 
         Raises:
             RefusedError: something is missing.
@@ -118,7 +118,7 @@ class BlobStore:
         return tree
 
     def take(self, part: UploadPart, in_use: Collection[str]) -> None:
-        """Store a part; after the last one the whole is checked and kept. A repeated part changes
+        """Store a part. After the last one, the whole is checked and kept. A repeated part changes
         nothing.
 
         Args:
@@ -146,7 +146,7 @@ class BlobStore:
                 self._finish(path, part)
 
     def clean(self, in_use: Collection[str], is_trial: bool) -> list[HeldThing]:
-        """Delete, or only say, what no job needs and came a while ago.
+        """Delete, or only list, old contents that no job needs.
 
         Args:
             in_use: trees of jobs that run or wait here.
@@ -210,7 +210,7 @@ class BlobStore:
         return list(folder.iterdir()) if folder.exists() else []
 
     def _clean_uploads(self) -> None:
-        """Delete what nobody continues: its driver went away."""
+        """Delete uploads that nobody continues, because their driver is gone."""
         for path in self._uploads():
             if time.time() - path.stat().st_mtime > PATIENCE_S:
                 path.unlink(missing_ok=True)
@@ -226,7 +226,7 @@ class BlobStore:
             )
 
     def _make_room(self, size: int, in_use: Collection[str]) -> None:
-        """Delete what was used least recently, until there is room.
+        """Delete the least recently used contents until there is enough space.
 
         Raises:
             RefusedError: there is none: jobs use the rest, or the disk is full.

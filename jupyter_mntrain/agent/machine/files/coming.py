@@ -1,4 +1,4 @@
-"""Coming: a piece while it comes, for those who get it from here before all of it has.
+"""Arriving pieces: lets others read a piece before all of it has arrived.
 
 A node that waited for a whole piece before passing it on would be behind by one piece per node, and
 small pieces, which cost least of that, cost most of a core. Who gets bytes that are not checked yet
@@ -11,7 +11,7 @@ import threading
 
 
 class ComingPiece:
-    """Bytes of one piece. One thread brings them, others read them.
+    """Bytes of a piece that is arriving. One thread writes them, others read them.
 
     Args:
         size: of the whole piece.
@@ -25,32 +25,36 @@ class ComingPiece:
         """Whether nobody brings more of them."""
 
     def came(self, count: int) -> None:
-        """So many are there. Never fewer than before: who begins again brings the same ones."""
+        """Note how many bytes have arrived. The count never falls: a restarted transfer brings the
+        same bytes.
+        """
         self.come = max(self.come, count)
 
     def add(self, part: bytes) -> None:
-        """Append what has come; what is too much is left out, and the hash will say so."""
+        """Append bytes that have arrived. Excess is dropped, and the hash will reveal it."""
         end = min(self.come + len(part), len(self.content))
         memoryview(self.content)[self.come : end] = part[: end - self.come]
         self.come = end
 
 
 class ComingPieces:
-    """Pieces of one transfer that come now. Safe from any thread."""
+    """Pieces of one transfer that are arriving now. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pieces: dict[int, ComingPiece] = {}
 
     def begin(self, piece: int, size: int) -> ComingPiece:
-        """A place for a piece; of several that bring the same one, others read the first's."""
+        """Register a piece that begins to arrive. If it is already arriving, others read the first
+        one's.
+        """
         made = ComingPiece(size)
         with self._lock:
             self._pieces.setdefault(piece, made)
         return made
 
     def end(self, piece: int, coming: ComingPiece) -> None:
-        """Whoever asks for it from now on does not get it from here."""
+        """Stop offering a piece that was arriving."""
         with self._lock:
             if self._pieces.get(piece) is coming:
                 del self._pieces[piece]

@@ -1,4 +1,4 @@
-"""Job files: what a job wrote in the folder that it runs in, apart from what was sent there."""
+"""Job files: what a job wrote in its working directory, without the files that were sent there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORT = 200
 
 
 def work_folder(directory: Path) -> Path:
-    """Where the newest attempt runs, which has what earlier ones wrote; it may not exist.
+    """Return the folder of the newest attempt, with what earlier ones wrote. It may not exist.
 
     Args:
         directory: of the job, ``jobs/ID``.
@@ -39,7 +39,7 @@ def work_folder(directory: Path) -> Path:
 def job_files(
     record: JobRecord, directory: Path, path: str = "", most: int = MOST_FILES
 ) -> JobFiles:
-    """What a job wrote here. Reads the disk: 200,000 files take seconds.
+    """List what a job wrote here. Reads the disk: 200,000 files take seconds.
 
     Args:
         directory: of the job, ``jobs/ID``.
@@ -68,7 +68,7 @@ def job_files(
 def wanted_files(
     record: JobRecord, directory: Path, wanted: WantedFiles
 ) -> tuple[Path, tuple[LargeFile, ...]]:
-    """The folder and files that a driver is about to fetch.
+    """Return the folder and files that a driver is about to fetch.
 
     Raises:
         RefusedError: there are none, or too many.
@@ -94,7 +94,7 @@ def wanted_files(
 
 
 def _walk(work: Path, path: str, left_out: dict[str, str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Every file with its path below the folder, links to others in it included.
+    """Yield all files with their paths below the folder, including those of linked folders in it.
 
     Args:
         path: only this file, or what is in this folder.
@@ -130,7 +130,7 @@ def _walk(work: Path, path: str, left_out: dict[str, str]) -> Iterator[tuple[str
 def _file(
     path: str, name: str, top: Path, left_out: dict[str, str]
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """A file, if it is one."""
+    """Return a file's entry, if it is a regular file."""
     try:
         told = os.lstat(path)
         if stat.S_ISLNK(told.st_mode):
@@ -167,7 +167,7 @@ def _can_be_sent(name: str) -> bool:
 
 
 def _sent(record: JobRecord, work: Path) -> dict[str, str]:
-    """SHA-256 of what was sent with the job, by path."""
+    """Return the SHA-256 of each file that was sent with the job, by path."""
     sent = {name: sha256_of(text.encode()) for name, text in record.spec.files.items()}
     try:
         command = json.loads((work.parent / "command.json").read_bytes())
@@ -181,7 +181,7 @@ def _sent(record: JobRecord, work: Path) -> dict[str, str]:
 
 
 def _is_as_sent(path: Path, sha256: str, size: int) -> bool:
-    """Whether nothing has written to a file that was sent."""
+    """Return whether a file that was sent is unchanged."""
     try:
         return size <= MOST_SENT_BYTES and sha256_of(path.read_bytes()) == sha256
     except OSError:

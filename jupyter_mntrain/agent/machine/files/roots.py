@@ -1,4 +1,4 @@
-"""Roots: the only folders of this machine that hold large things for others to read and write."""
+"""Roots: the only folders of this machine in which others may read and write large files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jupyter_mntrain.model.files import private_directory
 
 
 class LargeRoots:
-    """Folders by name: those that the node's owner has named, and the usual ones.
+    """Folders by name: those that the node's owner has named, and the default ones.
 
     Args:
         state: directory of the node, where the usual ones are.
@@ -32,7 +32,7 @@ class LargeRoots:
         self.folders: Mapping[str, Path] = self._usual | dict(map(parse_root, named))
 
     def base(self, root: str) -> Path:
-        """A root's folder, made if it is one of the usual ones.
+        """Return a root's folder, and make it if it is a default one.
 
         Raises:
             SpecError: there is no such root.
@@ -55,7 +55,7 @@ class LargeRoots:
         return folder
 
     def path(self, name: LargeName) -> Path:
-        """Where something with this name is, or will be, on this node.
+        """Return the path of something with this name on this node, whether or not it exists.
 
         Raises:
             SpecError: it is no name, or of no root.
@@ -68,7 +68,7 @@ class LargeRoots:
         return path
 
     def existing(self, name: LargeName) -> Path:
-        """Like :meth:`path`, of something that is there.
+        """Like :meth:`path`, but it must exist.
 
         Raises:
             RefusedError: also if it is not.
@@ -82,7 +82,7 @@ class LargeRoots:
 
 
 def roots_told_to_jobs(state: Path, named: Iterable[str]) -> LargeRoots:
-    """The roots of an agent, whose jobs learn them from its environment."""
+    """Return an agent's roots for the environment of its jobs."""
     roots = LargeRoots(state, named)
     os.environ.update(told_roots(roots.folders))
     return roots

@@ -1,4 +1,4 @@
-"""Space: what large things lie on this node, and which of them may go."""
+"""Space: what large files are on this node, and which of them can be deleted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INCOMPLETE_S = tunables.seconds("files.incomplete_kept_s")
 
 
 class InUse(NamedTuple):
-    """What jobs that run or wait here need.
+    """Files that running or waiting jobs need here.
 
     Args:
         projects: trees of their projects.
@@ -42,14 +42,14 @@ class InUse(NamedTuple):
 
 
 class FileSpace:
-    """Measures and frees space. Its methods read disks: call them in threads."""
+    """Measures and frees disk space. Its methods read disks: call them in threads."""
 
     def __init__(self, state: Path, transfers: TransferBook, blobs: BlobStore) -> None:
         self._state, self._transfers, self._blobs = state, transfers, blobs
 
     def look(self) -> NodeSpace:
-        """What lies here, by root; then projects' files, checkpoints by run, and what jobs wrote in
-        the folders that they run in.
+        """List large files by root, project files, checkpoints by run, and files that jobs wrote in
+        their working directories.
         """
         folders = dict(self._folders())
         return NodeSpace(
@@ -59,8 +59,8 @@ class FileSpace:
         )
 
     def clean(self, request: CleanRequest, in_use: InUse) -> Cleaned:
-        """Delete, or only say: what no job uses of projects' files, what did not come whole and
-        nobody goes on with, and what is named.
+        """Delete, or only list, project files that no job uses, incomplete transfers that nobody
+        continues, and whatever is named.
 
         Raises:
             SpecError: a name is none.
@@ -116,7 +116,7 @@ class FileSpace:
         yield from self._of_jobs()
 
     def _of_jobs(self) -> Iterator[HeldThing]:
-        """Files of jobs; those of many small ones in one."""
+        """Yield the files of jobs, with small ones combined."""
         jobs = self._state / JOBS
         works = [work_folder(one) for one in sorted(jobs.glob("j-*"))] if jobs.is_dir() else []
         small: list[HeldThing] = []
@@ -154,7 +154,7 @@ class FileSpace:
 
 
 def _thing(what: str, path: Path) -> HeldThing:
-    """Its size as the disk has it: files that came in part have holes."""
+    """Return the size of a folder as allocated on disk: files that arrived in part have holes."""
     size, used_s = 0, 0.0
     for one in _files(path):
         try:

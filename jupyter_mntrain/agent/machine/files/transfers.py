@@ -1,4 +1,4 @@
-"""Transfers: what drivers send to this node or let it pass on, piece by piece.
+"""Transfers: files that drivers send to this node, or let it pass on, in pieces.
 
 A driver deposits a transfer on all of its nodes; only then may the nodes that it names fetch pieces
 here. The driver says who fetches which piece from whom, so an agent that restarts has nothing to go
@@ -49,7 +49,7 @@ IDLE_S = 3600.0
 
 @dataclass
 class _HashedThing:
-    """Files that are being read in a thread.
+    """Files that are being hashed in a thread.
 
     Args:
         base: of the files.
@@ -85,7 +85,7 @@ class _Transfer:
 
 
 class TransferBook:
-    """Transfers of this start of the agent, by id. Safe from any thread."""
+    """Transfers since the agent started, by id. Safe from any thread."""
 
     def __init__(self, roots: LargeRoots) -> None:
         self.roots = roots
@@ -96,7 +96,7 @@ class TransferBook:
         self._thread = ThreadPoolExecutor(1, "mntrain hashing")
 
     def hashing(self, name: LargeName, piece_bytes: int = 0) -> Hashing:
-        """Begin to read what is under a name, or say how far that is.
+        """Start hashing the files under a name, or return the progress.
 
         Raises:
             RefusedError, SpecError: it is not there, or cannot be read.
@@ -111,8 +111,8 @@ class TransferBook:
         wanted: WantedFiles,
         find: Callable[[], tuple[Path, tuple[LargeFile, ...]]],
     ) -> Hashing:
-        """Begin to read what a job wrote, or say how far that is. Once all of it is read, its
-        pieces may be read under :func:`transfer_of` the job's id, no name and the manifest.
+        """Start hashing what a job wrote, or return the progress. After that, its pieces can be
+        read under :func:`transfer_of` the job's id, no name and the manifest.
 
         Args:
             find: the folder, which no link leads out of, and its files; takes seconds, and is not
@@ -163,7 +163,7 @@ class TransferBook:
         return Hashing(reading.total_bytes, reading.total_bytes, reading.result.result())
 
     def deposit(self, deposit: Deposit) -> TransferState:
-        """Begin a transfer, or go on with it. Idempotent; to be repeated while it is checking.
+        """Start or continue a transfer. Idempotent; repeat it while it is checking.
 
         Raises:
             RefusedError: there is no room, or something else is in its place.
@@ -191,7 +191,7 @@ class TransferBook:
         return self._state(key, transfer)
 
     def read(self, key: str, piece: int) -> bytes:
-        """A piece of a transfer.
+        """Read a piece of a transfer.
 
         Raises:
             RefusedError: it is not here.
@@ -206,7 +206,7 @@ class TransferBook:
         return transfer.arriving.read(piece)
 
     def begin(self, key: str, piece: int) -> ComingPiece:
-        """A place for a piece that begins to come: who wants it gets it meanwhile. To be ended.
+        """Register a piece that begins to arrive, for others to read meanwhile. Must be ended.
 
         Raises:
             RefusedError: there is no such piece.
@@ -218,28 +218,28 @@ class TransferBook:
         return transfer.coming.begin(piece, manifest.size_of(piece))
 
     def end(self, key: str, piece: int, coming: ComingPiece) -> None:
-        """Nobody brings more of it: it is here, or its way has broken off."""
+        """Note that a piece does not arrive any more: it is complete, or was interrupted."""
         coming.is_over = True
         transfer = self._transfers.get(key)
         if transfer is not None:
             transfer.coming.end(piece, coming)
 
     def coming(self, key: str, piece: int) -> ComingPiece | None:
-        """A piece that comes at this moment."""
+        """Return a piece that is arriving right now, or ``None``."""
         return self._known(key).coming.get(piece)
 
     def may_come(self, key: str, piece: int) -> bool:
-        """Whether a piece is not here, and may begin to come."""
+        """Return whether a piece is not here yet, and may begin to arrive."""
         arriving = self._known(key).arriving
         return arriving is not None and piece not in arriving.held
 
     def may_fetch(self, key: str, node_id: str) -> bool:
-        """Whether a driver has said so."""
+        """Return whether a driver has allowed a node to fetch the transfer."""
         transfer = self._transfers.get(key)
         return transfer is not None and node_id in transfer.deposit.nodes
 
     def write(self, key: str, piece: int, content: bytes | bytearray) -> None:
-        """Keep a piece that has come.
+        """Store a piece that has arrived.
 
         Raises:
             RefusedError, SpecError: as for :meth:`Arriving.write`.
@@ -249,7 +249,7 @@ class TransferBook:
             transfer.arriving.write(piece, content)
 
     def finish(self, key: str) -> TransferState:
-        """Put what has come whole into its place. A repeated call changes nothing."""
+        """Move a complete transfer into its place. A repeated call changes nothing."""
         transfer = self._known(key)
         with self._lock:
             if transfer.arriving is not None:
@@ -261,14 +261,14 @@ class TransferBook:
         return self._state(key, transfer)
 
     def open_folders(self) -> set[Path]:
-        """Folders of what still comes: nobody may delete them."""
+        """Return the folders of unfinished transfers, which must not be deleted."""
         with self._lock:
             self._forget_idle()
             held = [one.arriving for one in self._transfers.values()]
         return {one.folder for one in held if one is not None}
 
     def _in_place(self, key: str, goal: Path, base: Path, deposit: Deposit) -> TransferState:
-        """The state of something that is there, if it is the same."""
+        """Return the state of files that exist already, if they are the same."""
         manifest = deposit.manifest
         with self._lock:
             known = self._transfers.get(key)

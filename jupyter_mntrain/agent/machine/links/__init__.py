@@ -1,1 +1,1 @@
-"""Links: what they carry, how long a message takes, and what disturbed the measurement."""
+"""Links: measures their capacity and the time of a message, and what disturbed the measurement."""

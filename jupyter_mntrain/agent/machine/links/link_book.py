@@ -1,4 +1,4 @@
-"""Link book: link capacities that this node measured as the sender, or the user gave."""
+"""Link book: stores link capacities that this node measured as sender, or that the user gave."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _decoder = msgspec.json.Decoder(tuple[LinkMeasurement, ...])
 
 class LinkBook:
     """Stores the newest measurement to each receiver over each interface, on disk: one over a
-    single connection, one over several, and what messages of each backend reached.
+    single connection, one over several, and what messages of each backend achieved.
 
     Args:
         given: the user's figures by interface name.
@@ -38,13 +38,13 @@ class LinkBook:
         return self._given.get(interface)
 
     def measured(self, interface: str) -> tuple[LinkMeasurement, ...]:
-        """One per receiver; none from before the interface changed."""
+        """Return one measurement per receiver, without those from before the interface changed."""
         if interface in self._now:
             return known_links(self._attached(self._now[interface]).links)
         return known_links(self._all(interface))
 
     def attach(self, interfaces: Iterable[Interface]) -> tuple[Interface, ...]:
-        """The interfaces with all that is known of their links. What is outdated is marked."""
+        """Return the interfaces with all that is known of their links, outdated parts marked."""
         self._now = {one.name: one for one in interfaces}
         return tuple(map(self._attached, self._now.values()))
 
@@ -67,8 +67,8 @@ class LinkBook:
         )
 
     def keep(self, link: LinkMeasurement) -> None:
-        """Store a measurement. A disturbed one is only a lower bound: it does not replace a
-        higher one that was undisturbed, of the same interfaces.
+        """Store a measurement. A disturbed one is only a lower bound, and does not replace a higher
+        undisturbed one between the same interfaces.
         """
         key, new = _key(link), link.capacity
         before = self._measured.get(key)
@@ -95,7 +95,7 @@ def _read(path: Path) -> tuple[LinkMeasurement, ...]:
 
 
 def parse_link_capacity(text: str) -> tuple[str, Capacity]:
-    """``eth1=1gbit`` → interface and capacity in bytes per second."""
+    """Parse ``eth1=1gbit`` into the interface and its capacity in bytes per second."""
     name, equals, rate = text.partition("=")
     if not (name and equals):
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Paths: tries the one to another node, address to address, and answers such trials."""
+"""Network paths: tests the path to another node, address to address, and answers such tests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SYN_RECEIVED = "03"
 
 
 def dropped_packets(proc: Path = PROC) -> int:
-    """How many packets, since the machine started, arrived and became nothing else."""
+    """Return the number of packets that were dropped on arrival since the machine started."""
     ip = _table(proc / "net" / "snmp", "Ip")
     gathered = ip.get("ReasmReqds", 0) - ip.get("ReasmOKs", 0)
     arrived = ip.get("InReceives", 0) - ip.get("InDelivers", 0)
@@ -57,12 +57,12 @@ def dropped_packets(proc: Path = PROC) -> int:
 
 
 def kept_packets(proc: Path = PROC) -> int:
-    """How many packets that TCP had to send again were not let out, since the machine started."""
+    """Return the number of TCP retransmissions that could not be sent since the machine started."""
     return _table(proc / "net" / "netstat", "TcpExt").get("TCPRetransFail", 0)
 
 
 def half_open(ports: frozenset[int], proc: Path = PROC) -> tuple[str, ...]:
-    """The addresses whose connections to a port were answered, and that said nothing to that."""
+    """Return addresses whose connections to a port were answered, but then made no handshake."""
     try:
         lines = (proc / "net" / "tcp").read_text().splitlines()[1:]
     except OSError:
@@ -78,7 +78,7 @@ def half_open(ports: frozenset[int], proc: Path = PROC) -> tuple[str, ...]:
 
 
 def port_range(proc: Path = PROC) -> tuple[int, int] | None:
-    """First and last port that the kernel chooses from; Gloo, NCCL and torchrun have it choose."""
+    """Return the kernel's range of ephemeral ports, which Gloo, NCCL and torchrun use."""
     try:
         first, last = (proc / "sys/net/ipv4/ip_local_port_range").read_text().split()
         return int(first), int(last)
@@ -87,12 +87,12 @@ def port_range(proc: Path = PROC) -> tuple[int, int] | None:
 
 
 def _address(text: str) -> str:
-    """Of four bytes in hexadecimal, in the order of little-endian machines."""
+    """Parse an address of four bytes in hexadecimal, in little-endian order."""
     return ".".join(str(byte) for byte in reversed(bytes.fromhex(text)))
 
 
 def _table(path: Path, name: str) -> Mapping[str, int]:
-    """The counters of a protocol: a line of names, and below it one of numbers."""
+    """Return the counters of a protocol, from a line of names and a line of numbers."""
     try:
         lines = path.read_text().splitlines()
     except OSError:
@@ -121,7 +121,8 @@ _IN_RANGE = 3
 
 
 class PathListener:
-    """One that listens now. It ends by :meth:`end`, or by itself after ``doctor.path_listen_s``.
+    """Listener for path tests. It ends with :meth:`end`, or by itself after
+    ``doctor.path_listen_s``.
 
     Args:
         on_end: called once, in another thread.
@@ -162,7 +163,7 @@ class PathListener:
         self._thread.start()
 
     def end(self) -> PathHeard:
-        """Listen no more, and say what was seen. Blocks for a moment."""
+        """Stop listening, and return what was seen. Blocks for a moment."""
         heard = PathHeard(
             dropped=max(0, dropped_packets() - self._dropped),
             half_open=half_open(frozenset({self.ticket.port, *self.ticket.ports})),
@@ -239,13 +240,13 @@ class PathListener:
 
 
 class PathListeners:
-    """Those that listen now, by token."""
+    """Active listeners for path tests, by token."""
 
     def __init__(self) -> None:
         self._open: dict[str, PathListener] = {}
 
     def open(self, asked: PathListen, node: str, on_end: Callable[[], object] = bool) -> PathTicket:
-        """Begin to listen. Raises like :class:`PathListener`."""
+        """Start a listener. Raises like :class:`PathListener`."""
 
         def ended() -> None:
             self._open.pop(listener.ticket.token, None)
@@ -256,7 +257,7 @@ class PathListeners:
         return listener.ticket
 
     def end(self, token: str) -> PathHeard:
-        """What was seen; nothing if nothing listens by that token any more."""
+        """Return what a listener has seen; nothing if there is none with that token any more."""
         listener = self._open.get(token)
         return listener.end() if listener else PathHeard()
 
@@ -284,8 +285,8 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 
 
 def find_mtu(target: PathTarget, own_mtu: int) -> tuple[int | None, bool]:
-    """The largest packet to a target that is answered, and whether this machine's firewall forbids
-    to send. Blocks for :data:`ANSWER_S` times :data:`ROUNDS` at most.
+    """Find the largest packet that a target answers, and whether this machine's firewall forbids
+    sending. Blocks for :data:`ANSWER_S` times :data:`ROUNDS` at most.
 
     Args:
         own_mtu: of the interface; larger packets cannot be sent.
@@ -318,7 +319,7 @@ def find_mtu(target: PathTarget, own_mtu: int) -> tuple[int | None, bool]:
 def _answered(
     datagrams: socket.socket, token: bytes, sizes: Iterable[int], largest: int
 ) -> set[int]:
-    """Send packets of these sizes; those that came through."""
+    """Send packets of these sizes; return those that were answered."""
     for size in sizes:
         _send(datagrams, token.ljust(size - HEADER_BYTES, b"\0"))
     found: set[int] = set()
@@ -337,7 +338,7 @@ def _answered(
 
 
 def _send(datagrams: socket.socket, data: bytes) -> None:
-    """Raises PermissionError if this machine's firewall forbids it."""
+    """Send a packet. Raises PermissionError if this machine's firewall forbids it."""
     for _ in range(2):  # the first call may raise what became of an earlier packet
         try:
             datagrams.send(data)
@@ -402,7 +403,7 @@ _TROUBLES: dict[int, PortTrouble] = {
 
 
 def try_paths(asked: PathsAsked, node: str, *, may_load: bool) -> tuple[PathTrial, ...]:
-    """Try all of them at once. Blocks for 0.3 s where all is well, and for some seconds at most."""
+    """Test all paths at once. Blocks for 0.3 s if all is well, and for some seconds at most."""
     interfaces = {one.name: one for one in read_interfaces()}
 
     def try_one(target: PathTarget) -> PathTrial:
@@ -459,7 +460,7 @@ def try_path(
 
 
 def _connect_all(target: PathTarget, ports: Sequence[int]) -> tuple[PortTry, ...]:
-    """Connect to all ports at once; what has not opened in time stays silent."""
+    """Connect to all ports at once. Those that do not answer in time count as silent."""
     found: dict[int, PortTrouble | None] = {}
     with ExitStack() as opened, selectors.DefaultSelector() as waiting:
         for port in ports:
@@ -489,7 +490,7 @@ def _begin(target: PathTarget, port: int, opened: ExitStack) -> tuple[socket.soc
 
 
 def _knock(target: PathTarget, port: int) -> int:
-    """Begin many connections, to be found in the counters of whoever drops them."""
+    """Open many connections, which show up in the counters of whatever drops them."""
     with ExitStack() as opened:
         codes = [_begin(target, port, opened)[1] for _ in range(KNOCKS)]
         time.sleep(KNOCK_S)
@@ -498,7 +499,7 @@ def _knock(target: PathTarget, port: int) -> int:
 
 
 class _Talk(NamedTuple):
-    """What came of a connection; as of :class:`PathTrial`."""
+    """Results of a connection, as in :class:`PathTrial`."""
 
     flow: Flow | None = None
     round_trip_s: float | None = None
@@ -507,7 +508,7 @@ class _Talk(NamedTuple):
 
 
 def _talk(target: PathTarget, piece_bytes: int) -> _Talk:
-    """Round trips, then many bytes, then a load.
+    """Measure round trips, then send many bytes, then a load.
 
     Args:
         piece_bytes: of the load; 0 = none.
@@ -542,7 +543,7 @@ def _talk(target: PathTarget, piece_bytes: int) -> _Talk:
 
 
 def _is_lossy(small: _Counted | None, now: _Counted) -> bool:
-    """Whether even small packets were lost, or some of the large ones arrived and others did not.
+    """Return whether small packets were lost, or only some of the large ones.
 
     Args:
         small: before the large ones were sent; ``None`` if it did not come so far.
@@ -561,7 +562,7 @@ def _round_trip_s(connection: socket.socket, sent: bytes) -> float:
 
 
 def _arrives(connection: socket.socket, size: int) -> bool:
-    """Send at least so many bytes in full packets, and see whether they are acknowledged in time.
+    """Send at least this many bytes in full packets; return whether they are acknowledged in time.
 
     Each packet is a record of its own: else the kernel hands the card up to 64 KiB as one, which
     virtual networks lose as one.
@@ -578,7 +579,7 @@ def _arrives(connection: socket.socket, size: int) -> bool:
 
 
 def _load(connection: socket.socket, piece_bytes: int) -> Resent:
-    """Send piece after piece; packets that were sent again without need do not count."""
+    """Send piece after piece, and count retransmissions, without those that proved unnecessary."""
     before, end_s = _counted(connection), time.monotonic() + LOAD_S
     found = before
     with suppress(OSError):
@@ -595,7 +596,7 @@ def _load(connection: socket.socket, piece_bytes: int) -> Resent:
 
 
 class _Counted(NamedTuple):
-    """Packets of a connection: sent, sent again because they were lost, and arrived."""
+    """Packets of a connection: sent, retransmitted because they were lost, and arrived."""
 
     packets: int
     again: int
@@ -614,7 +615,7 @@ def _counted(connection: socket.socket) -> _Counted:
 
 
 def _leaves_by(target: PathTarget, interfaces: Iterable[Interface]) -> str:
-    """The interface of the address that the kernel's route to the target begins at."""
+    """Return the interface that the kernel's route to the target uses."""
     with socket.socket(type=socket.SOCK_DGRAM) as asked:
         try:
             asked.connect((target.address, target.ticket.port))

@@ -1,4 +1,4 @@
-"""Link probe: round trips, then plain TCP for a second, as accurate as iperf3 (measured to 1 %)."""
+"""Link probe: measures round trips, then plain TCP for a second, to 1 % as accurate as iperf3."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def open_sink(
     *,
     streams: int = 1,
 ) -> ProbeTicket:
-    """Listen for one sender, which must send the token. Closes after it, or if none comes in time.
+    """Listen for one sender, which must send the token. Closes after it, or if none connects in
+    time.
 
     The sender's last answer is one byte: which of :data:`CONDITIONS` held here. Each sink has a
     thread per connection: the caller bounds their number.
@@ -134,7 +135,7 @@ def _drain(listener: socket.socket, token: bytes, has_job: HasJob, streams: int)
 
 
 def _swallow(connection: socket.socket) -> None:
-    """Receive until the other end has sent all, or falls silent."""
+    """Receive until the sender has sent everything, or falls silent."""
     buffer = bytearray(CHUNK_BYTES)
     end_s = time.monotonic() + WARM_UP_S + LONGEST_MEASURE_S + IO_TIMEOUT_S
     with suppress(OSError):
@@ -143,7 +144,7 @@ def _swallow(connection: socket.socket) -> None:
 
 
 def _received(connection: socket.socket, size: int) -> bytes:
-    """Read this many bytes, and none after them; fewer if the other end hangs up."""
+    """Read exactly this many bytes; fewer if the other end closes the connection."""
     found = b""
     while len(found) < size and (more := connection.recv(size - len(found))):
         found += more
@@ -153,8 +154,8 @@ def _received(connection: socket.socket, size: int) -> bytes:
 def measure(
     request: ProbeSend, node: str, has_job: HasJob, own_end: LinkEnd | None = None
 ) -> LinkMeasurement:
-    """Time round trips, then send for ``request.seconds``, over a slow link for longer, and count
-    the bytes received after a warm-up. Blocks; use a thread.
+    """Time round trips, then send for ``request.seconds`` (longer over a slow link), and count the
+    bytes received after a warm-up. Blocks; use a thread.
 
     If the link stalls or breaks after a while, what was counted until then is the result, and its
     condition is "cut short".
@@ -212,8 +213,8 @@ def _connected(request: ProbeSend) -> socket.socket:
 
 
 def _peer_condition(connections: Sequence[socket.socket]) -> Condition:
-    """Read the receiver's condition, which it sends at the end. If that takes too long, the link
-    is the bottleneck, not a busy CPU.
+    """Read the receiver's condition, which it sends at the end. If that takes too long, the link is
+    the bottleneck, not a busy CPU.
     """
     for connection in connections:
         connection.shutdown(socket.SHUT_WR)
@@ -225,7 +226,7 @@ def _peer_condition(connections: Sequence[socket.socket]) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Bytes that had arrived, and that the interface had sent, at one time."""
+    """Bytes that had arrived, and that the interface had sent, at a point in time."""
 
     time_s: float
     payload_bytes: int
@@ -233,16 +234,16 @@ class Reading:
 
 
 class Line(Protocol):
-    """What is sent over, and the clock by which it is measured."""
+    """A link to send over, and the clock for measuring it."""
 
     segment_bytes: int
     """Payload of a full packet."""
 
     def now_s(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
 
     def pieces(self) -> Iterator[int]:
-        """Send without end; yields the bytes of each piece once it is under way.
+        """Send endlessly; yield the bytes of each piece once it is in flight.
 
         Raises:
             TimeoutError: nothing could be sent for a while.
@@ -250,12 +251,12 @@ class Line(Protocol):
         """
 
     def reading(self, sent_bytes: int) -> Reading:
-        """What has become of all that was sent."""
+        """Return how much of what was sent has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Bytes per second: of the payload, and as the interface counts them."""
+    """Rates in bytes per second: of the payload, and as the interface counts them."""
 
     payload_bytes_per_s: float
     counted_bytes_per_s: float
@@ -275,8 +276,8 @@ class Sent:
 
 
 def fill(line: Line, seconds: float) -> Sent:
-    """Fill a line, and count for ``seconds`` after a warm-up; longer where less than
-    :data:`LEAST_COUNTED_BYTES` have arrived by then.
+    """Fill a line, and count for ``seconds`` after a warm-up, or longer until at least
+    :data:`LEAST_COUNTED_BYTES` have arrived.
 
     Raises:
         OSError: nothing arrived, or not for long enough.
@@ -292,7 +293,7 @@ def fill(line: Line, seconds: float) -> Sent:
 
 
 class _Counting:
-    """What has arrived over a line since the warm-up."""
+    """Counts what has arrived over a line since the warm-up."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -301,7 +302,7 @@ class _Counting:
         self._last: Reading | None = None
 
     def take(self, count: int, seconds: float) -> Sent | None:
-        """Take a piece that is under way. Returns what was counted, once that is enough.
+        """Add a piece that is in flight. Returns the result once enough was counted.
 
         Raises:
             TimeoutError: nothing has arrived for the longest time.
@@ -325,7 +326,7 @@ class _Counting:
         return Sent.between(self._begin, self._last, self._line.segment_bytes)
 
     def cut_short(self, error: OSError) -> Sent:
-        """What was counted until an error; raises it if that is nothing, or too short."""
+        """Return what was counted before an error; raise the error if that is too little."""
         begin, last = self._begin, self._last
         if begin is None or last is None:
             raise error
@@ -338,7 +339,7 @@ class _Counting:
 
 
 class _Connections:
-    """A :class:`Line` of some connections over one interface."""
+    """A :class:`Line` that consists of connections over one interface."""
 
     def __init__(self, connections: Sequence[socket.socket], interface: str) -> None:
         self._connections, self._interface = connections, interface
@@ -360,7 +361,7 @@ class _Connections:
 
 
 def _chunks(connections: Sequence[socket.socket]) -> Iterator[int]:
-    """Fill all connections without end; yields the number of bytes of each piece."""
+    """Fill all connections endlessly; yield the number of bytes of each piece."""
     chunk, size = memoryview(bytes(CHUNK_BYTES)), LEAST_CHUNK_BYTES
     begun_s, sent = time.monotonic(), 0
     while len(connections) == 1:  # where one thread fills a link, the kernel waits best
@@ -396,8 +397,9 @@ def _chunks(connections: Sequence[socket.socket]) -> Iterator[int]:
 
 
 def _bound_queue(connection: socket.socket, sent: int, passed_s: float) -> None:
-    """Let no more wait in the kernel than the link carries in :data:`QUEUED_S`, by what arrived so
-    far: several megabytes wait else, which a slow link needs a quarter of a minute for.
+    """Limit the kernel's send queue to what the link carries in :data:`QUEUED_S`, judged by what
+    has arrived so far. Otherwise it holds several megabytes, which take a slow link a quarter of a
+    minute.
     """
     arrived = max(0, sent - unacknowledged(connection))
     most = int(arrived / max(passed_s, QUEUED_S) * QUEUED_S)
@@ -407,13 +409,13 @@ def _bound_queue(connection: socket.socket, sent: int, passed_s: float) -> None:
 
 
 def resent(connection: socket.socket) -> int:
-    """Packets of a connection that were sent again."""
+    """Return the number of packets that a connection has retransmitted."""
     return _tcp_info(connection, RESENT_AT)[0]
 
 
 def _missing(connection: socket.socket) -> int:
-    """Bytes sent that have not arrived, as far as the receiver has said. After a loss, what came
-    after it is not acknowledged for several round trips, but reported (SACK, RFC 2018).
+    """Return the bytes sent that have not arrived, as far as the receiver has reported. After a
+    loss, later data is not acknowledged for several round trips, but reported (SACK, RFC 2018).
     """
     waiting = unacknowledged(connection)
     segment_bytes, sacked = _tcp_info(connection, SEGMENT_AT, SACKED_AT)
@@ -426,6 +428,6 @@ def _tcp_info(connection: socket.socket, *places: int) -> list[int]:
 
 
 def unacknowledged(connection: socket.socket) -> int:
-    """Bytes sent but not acknowledged yet."""
+    """Return the bytes sent but not acknowledged yet."""
     answer = fcntl.ioctl(connection, SIOCOUTQ, struct.pack("i", 0))
     return int(struct.unpack("i", answer)[0])

@@ -1,4 +1,4 @@
-"""Round trips: one byte there and back, over a connection like those of training."""
+"""Round trips: sends one byte back and forth, over a connection like those of training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ECHOED = b"e"
 
 
 def measure_latency(connection: socket.socket) -> Latency:
-    """Send single bytes that :func:`echo` sends back, and time them.
+    """Send single bytes that :func:`echo` returns, and time them.
 
     The first one, which may wait for a neighbor's address, counts nothing.
 
@@ -41,7 +41,7 @@ def measure_latency(connection: socket.socket) -> Latency:
 
 
 def echo(connection: socket.socket) -> None:
-    """Send back single bytes until the other end sends something else, or nothing more.
+    """Return single bytes until the other end sends something else, or nothing more.
 
     Raises:
         OSError: the other end is silent for the connection's time.

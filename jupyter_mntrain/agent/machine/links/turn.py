@@ -1,4 +1,4 @@
-"""Turn to measure: one driver at a time may measure this node's links, and not beside a job."""
+"""Turn to measure: lets one driver at a time measure this node's links, and only between jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
 class ConditionWatch:
-    """Watches one measurement, from where it is made to :meth:`condition`, in one thread.
+    """Watches for disturbances of one measurement, from its creation to :meth:`condition`, in one
+    thread.
 
     Args:
         has_job: whether a job holds a lease on this node now.
@@ -58,7 +59,7 @@ def _waited_s() -> float:
 
 
 class MeasureTurn:
-    """Whose turn it is. It ends when it is given back, or was not renewed in time.
+    """The turn to measure. It ends when it is given back, or is not renewed in time.
 
     Args:
         clock: monotonic seconds.
@@ -89,7 +90,7 @@ class MeasureTurn:
         self._ends_s = self._clock() + min(asked.expires_in_s, MEASURE_LEASE_S)
 
     def refuse_others(self, key: str, node: str) -> None:
-        """Raise RefusedError if somebody else's turn has not ended."""
+        """Raise RefusedError while somebody else has the turn."""
         holder = self._holder
         if holder is not None and self._clock() < self._ends_s and holder.key != key:
             raise RefusedError(

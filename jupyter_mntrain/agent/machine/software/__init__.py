@@ -1,1 +1,1 @@
-"""What is installed on this machine: interpreters of jobs, versions, and what jobs run in."""
+"""Software installed on this machine: jobs' interpreters, versions, and what jobs run in."""

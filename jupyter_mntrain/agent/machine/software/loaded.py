@@ -1,4 +1,4 @@
-"""Loaded software: what interpreters of jobs have once they import torch, kept on disk."""
+"""Loaded software: what jobs' interpreters load when they import torch, stored on disk."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ _NAME = re.compile(r"\w+|[\w.]+:\w+")
 
 
 class ModuleSearch:
-    """Looks for modules. What was found is not looked for again for ``doctor.kept_s``: starting an
-    interpreter for it is most of what a launch asks of a node. Safe from any thread.
+    """Looks for modules, and caches found ones for ``doctor.kept_s``: starting an interpreter is
+    most of what a launch asks of a node. Safe from any thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -106,7 +106,7 @@ class ModuleSearch:
 def lacking_modules(
     python: str, names: Sequence[str], loaders: Mapping[str, str]
 ) -> tuple[str, ...] | None:
-    """Find them; ``None`` if the interpreter does not run. Blocks.
+    """Return which modules are missing; ``None`` if the interpreter does not run. Blocks.
 
     Nothing is imported, unless the text of a module does not have a name: packages make names, and
     whole modules, in many ways, so only its import can say that it lacks one.
@@ -185,7 +185,7 @@ os._exit(0)
 
 
 class Loaded(NamedTuple):
-    """What was loaded, and the folder of packages whose time says whether it still holds."""
+    """What was loaded, and the package folder whose time tells whether this is up to date."""
 
     software: LoadedSoftware
     site_packages: Path | None = None
@@ -194,7 +194,7 @@ class Loaded(NamedTuple):
 def load(
     python: str, environment: Mapping[str, str] = os.environ, *, patience_s: float = PATIENCE_S
 ) -> Loaded:
-    """Ask an interpreter, at the lowest priority. Blocks.
+    """Ask an interpreter what it loads, at the lowest priority. Blocks.
 
     Args:
         environment: of the agent, and so of its jobs.
@@ -230,7 +230,7 @@ def load(
 
 
 def waited_for_cpu_s(pid: int, proc: Path = Path("/proc")) -> float:
-    """How long a process was ready to run and did not, in its first thread."""
+    """Return how long a process's main thread was ready to run but had no CPU."""
     words = kernel_text(proc / str(pid) / "schedstat").split()
     return int(words[1]) / 1e9 if len(words) > 1 else 0.0
 
@@ -269,7 +269,7 @@ Stamp = tuple[str, ...]
 
 
 class _LoadedAnswer(Record, frozen=True):
-    """What was loaded, where its packages lie, and what it depends on."""
+    """What was loaded, where the packages are, and what the answer depends on."""
 
     software: LoadedSoftware
     site_packages: str
@@ -278,7 +278,7 @@ class _LoadedAnswer(Record, frozen=True):
 
 
 class LoadedBook:
-    """Knows what interpreters load, or has them asked, each by one thread at a time.
+    """Caches what interpreters load. Each is asked by one thread at a time.
 
     Args:
         path: the file that keeps it.
@@ -299,12 +299,12 @@ class LoadedBook:
         self._kept = _read(path)
 
     def refresh(self, python: str) -> None:
-        """Have it asked if it was not since something changed. Returns at once."""
+        """Ask an interpreter in the background, if something has changed. Returns at once."""
         if not self._holds(self._kept.get(python)):
             self.ask(python)
 
     def known(self, python: str, loaders: Mapping[str, str] = NO_LOADERS) -> LoadedSoftware | None:
-        """What it loads; ``None`` if it was not asked since something changed.
+        """Return what an interpreter loads; ``None`` if it was not asked since something changed.
 
         Args:
             loaders: :data:`LOADERS` that a job sets itself.
@@ -322,7 +322,7 @@ class LoadedBook:
         patience_s: float = 0.0,
         loaders: Mapping[str, str] = NO_LOADERS,
     ) -> LoadedSoftware | None:
-        """Have it asked unless it is known. Waits so long; ``None`` if that is not enough."""
+        """Ask an interpreter unless the answer is known; ``None`` if that takes too long."""
         if (found := self.known(python, loaders)) is not None:
             return found
         key = _key(python, loaders)
@@ -367,7 +367,7 @@ class LoadedBook:
 
 
 def _key(python: str, loaders: Mapping[str, str]) -> str:
-    """By which an answer is kept."""
+    """Return the cache key of an answer."""
     if not loaders:
         return python
     given = json.dumps([python, *sorted(loaders.items())])

@@ -1,4 +1,4 @@
-"""Pythons: finds the interpreter that a job asks for on this node, and what it runs with."""
+"""Pythons: finds the interpreter that a job asks for on this node, and its environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAFE_PATH_SINCE = 11
 
 
 def find_python(asked: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """The interpreter that a job asks for.
+    """Find the interpreter that a job asks for.
 
     Args:
         asked: its path, or that of its environment's folder; ``conda:NAME``, ``conda:PATH`` or
@@ -55,7 +55,7 @@ def find_python(asked: str, environment: Mapping[str, str] = os.environ) -> Path
 
 
 def python_of(spec: JobSpec, usual: str) -> tuple[str, dict[str, str]]:
-    """The interpreter of a job's ranks, and variables that come with it: the job's own win.
+    """Return the interpreter of a job's ranks, and its variables. The job's own variables win.
 
     Raises:
         RefusedError: as for :func:`find_python`.
@@ -69,13 +69,13 @@ def python_of(spec: JobSpec, usual: str) -> tuple[str, dict[str, str]]:
 
 
 def has_safe_path(python: str) -> bool:
-    """Whether an interpreter knows ``-P``, by its file's name: starting it takes too long."""
+    """Return whether an interpreter supports ``-P``, by its file name: starting it is slow."""
     found = re.fullmatch(r"python3\.(\d+)", Path(python).resolve().name)
     return found is None or int(found[1]) >= SAFE_PATH_SINCE
 
 
 def activated(python: Path) -> dict[str, str]:
-    """What activating an interpreter's environment would set: its programs come first."""
+    """Return the variables that activating an environment sets. Its programs come first."""
     prefix = python.parent.parent
     found = {"PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])}
     if (prefix / "pyvenv.cfg").exists():
@@ -86,8 +86,8 @@ def activated(python: Path) -> dict[str, str]:
 
 
 class PythonReader:
-    """Reads what is installed for interpreters; again only once something was installed, or
-    the driver was loaded.
+    """Reads what is installed for interpreters, and reads it again only after something was
+    installed or the driver was loaded.
 
     Args:
         driver: gives the GPUs' driver.
@@ -98,7 +98,7 @@ class PythonReader:
         self._known: dict[str, tuple[Stamp, Installed]] = {}
 
     def read(self, python: str) -> Installed:
-        """What is installed. Blocks, for seconds on a cold disk.
+        """Return what is installed for an interpreter. Blocks, for seconds on a cold disk.
 
         Raises:
             SpecError: it is not a working interpreter.
@@ -143,7 +143,7 @@ def _of_conda(asked: str, environment: Mapping[str, str]) -> Path:
 
 
 def _conda_environments(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Each environment by its name. Conda's own list comes last: it wins if two have one name."""
+    """Yield conda environments by name. Conda's own list comes last: it wins over others."""
     home = Path(environment.get("HOME") or in_home("~"))
     roots = [base / root for base in (Path("/opt"), home) for root in _ROOTS]
     if prefix := environment.get("MAMBA_ROOT_PREFIX"):

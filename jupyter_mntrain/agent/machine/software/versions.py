@@ -1,4 +1,4 @@
-"""Versions: reads those that must agree between nodes from package metadata. Imports no torch."""
+"""Versions: reads those that must match between nodes from package metadata. Imports no torch."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Installed(NamedTuple):
     packages: Mapping[str, str] = MappingProxyType({})
 
     def with_tools(self, environment: Mapping[str, str] = os.environ) -> Versions:
-        """The versions, with the compilers that there are now: one may have been installed since.
+        """Return the versions with the current compilers: one may have been installed since.
 
         Args:
             environment: of the agent, and so of its jobs.
@@ -84,7 +84,7 @@ class Installed(NamedTuple):
 
 
 def read_installed(python: str, driver: Driver | None) -> Installed:
-    """Read what is installed for ``python``, an interpreter that ranks run with.
+    """Read what is installed for ``python``, an interpreter of ranks.
 
     The CUDA version is the one that torch was built for, as its ``version.py`` says; where that
     cannot be read, that in its version's suffix, or that of the installed CUDA runtime package.
@@ -112,8 +112,8 @@ def read_installed(python: str, driver: Driver | None) -> Installed:
 
 
 def as_loaded(versions: Versions, loaded: LoadedSoftware | None) -> Versions:
-    """Return the versions with that of NCCL which ranks load, if it is known: LD_LIBRARY_PATH and
-    LD_PRELOAD may name another one than the installed package's.
+    """Return the versions with the NCCL that ranks actually load, if it is known: LD_LIBRARY_PATH
+    and LD_PRELOAD may select another than the installed package.
     """
     if loaded is None or loaded.error:
         return versions
@@ -121,7 +121,7 @@ def as_loaded(versions: Versions, loaded: LoadedSoftware | None) -> Versions:
 
 
 def with_driver(versions: Versions, driver: Driver | None) -> Versions:
-    """Return the versions with those of the GPUs' driver."""
+    """Return the versions with that of the GPU driver."""
     return msgspec.structs.replace(
         versions,
         driver=driver.version if driver else None,
@@ -130,14 +130,14 @@ def with_driver(versions: Versions, driver: Driver | None) -> Versions:
 
 
 def platform_of(torch: str | None) -> GpuPlatform | None:
-    """Return whose GPUs torch was built for, as its version says."""
+    """Return the GPU vendor that torch was built for, judged by its version."""
     build = (torch or "").partition("+")[2]
     told: dict[str, GpuPlatform] = {"cu1": "CUDA", "rocm": "ROCm", "xpu": "XPU"}
     return next((told[prefix] for prefix in told if build.startswith(prefix)), None)
 
 
 def cuda_of(torch: str | None, runtime: str | None) -> str | None:
-    """Return the CUDA version in torch's version, else the installed runtime's."""
+    """Return the CUDA version in torch's version, else that of the installed runtime."""
     build = _CUDA_BUILD.search(torch or "")
     return f"{build[1]}.{build[2]}" if build else runtime
 
@@ -145,7 +145,7 @@ def cuda_of(torch: str | None, runtime: str | None) -> str | None:
 def ask_python(
     python: str, query: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The JSON object that another interpreter prints.
+    """Run another interpreter, and return the JSON object that it prints.
 
     Args:
         environment: default: the agent's own.

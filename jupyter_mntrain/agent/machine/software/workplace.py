@@ -1,4 +1,4 @@
-"""Workplace: whether this node has what a job runs in: its folder and its interpreter."""
+"""Workplace: checks whether this node has the folder and the interpreter that a job runs in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ whether that may have changed: importing torch takes seconds of a core."""
 
 
 class Workplaces:
-    """Looks for what jobs run in.
+    """Looks for the folders and interpreters that jobs run in.
 
     Args:
         python: interpreter of jobs that ask for none.
@@ -47,7 +47,7 @@ class Workplaces:
         patience_s: float | None = None,
         loaders: Mapping[str, str] = NO_LOADERS,
     ) -> LoadedSoftware | None:
-        """What an interpreter loads, once torch is imported; ``None`` while that is unknown.
+        """Return what an interpreter loads when it imports torch; ``None`` while that is unknown.
 
         Args:
             python: as a job asks for it; ``None`` = that of jobs that ask for none.
@@ -63,7 +63,7 @@ class Workplaces:
         return self._loaded.ask(path, patience_s, loaders)
 
     def usual(self) -> LoadedSoftware | None:
-        """What the interpreter of jobs that ask for none loads, if that is known."""
+        """Return what the default interpreter loads, if that is known."""
         return self._loaded.known(self._python)
 
     def lacking(
@@ -72,7 +72,7 @@ class Workplaces:
         modules: Sequence[str],
         loaders: Mapping[str, str] = NO_LOADERS,
     ) -> tuple[str, ...] | None:
-        """Which modules an interpreter does not find, as :meth:`loaded` is given it."""
+        """Return which modules an interpreter lacks; it is given as for :meth:`loaded`."""
         if not modules:
             return None
         try:
@@ -82,11 +82,11 @@ class Workplaces:
         return self._modules.lacking(path, modules, loaders)
 
     def load_anew(self) -> None:
-        """Have the usual interpreter asked what it loads if that may have changed."""
+        """Ask the default interpreter again what it loads, if that may have changed."""
         self._loaded.refresh(self._python)
 
     def look(self, asked: Workplace) -> FoundWorkplace:
-        """What there is of a workplace. Blocks, for seconds on a cold disk."""
+        """Return what the node has of a workplace. Blocks, for seconds on a cold disk."""
         lacks = []
         if asked.workdir is not None:
             try:
@@ -107,7 +107,7 @@ class Workplaces:
     async def checked(
         self, node: str, asked: Workplace | None, known: Versions | None
     ) -> Versions | None:
-        """What is installed for a job's interpreter.
+        """Return what is installed for a job's interpreter.
 
         Args:
             node: this one's name.
@@ -144,7 +144,7 @@ def _missing(what: str, python: str, package: str) -> Problem:
 
 
 def refuse_no_folder(path: Path) -> None:
-    """Refuse a folder that the agent's user cannot run in.
+    """Refuse a folder in which the agent's user cannot run anything.
 
     Raises:
         RefusedError: it does not exist, or may not be entered.
