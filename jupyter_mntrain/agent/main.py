@@ -73,14 +73,14 @@ JOIN_PORT_S = 3.0
 
 
 class Done(NamedTuple):
-    """Result of an action, for people and for ``--json``."""
+    """Result of an action, as text for people and as data for ``--json``."""
 
     text: str
     data: dict[str, Any]
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line. Returns the exit code."""
+    """Run the command line, and return the exit code."""
     replace_unencodable()
     name_user()  # of its jobs
     try:
@@ -144,7 +144,7 @@ def _install(options: Options) -> list[str]:
 
 
 def _locked(options: Options) -> Done:
-    """What only one process may do with a state directory at a time."""
+    """Run an action that needs the lock of the state directory."""
     state = options.state
     with locked_state(state, SLOT_LOCK_S if options.is_slot else LOCK_S) as was_open:
         if options.action == "leave":
@@ -173,7 +173,7 @@ def _locked(options: Options) -> Done:
 
 
 async def _joins(options: Options) -> bool:
-    """Wait until this node has joined; whether it has before it is told to end."""
+    """Wait until this node has joined a cluster; return ``False`` if told to end before that."""
     told = _told_to_end()
     set_up_log()
     await wait_until_joined(options.state, partial(bind, options.settings), told)
@@ -181,7 +181,7 @@ async def _joins(options: Options) -> bool:
 
 
 async def _serve(options: Options) -> Problem | None:
-    """Join, if there is a token, and run. Returns what to warn of about the joining."""
+    """Join, if there is a token, and run the daemon. Returns a warning about joining, if any."""
     # An agent of this machine that waits to join lets go of the port in a moment.
     sockets = await bind(options.settings, JOIN_PORT_S if options.token else 0.0)
     options = msgspec.structs.replace(options, settings=with_port(options.settings, sockets))
@@ -280,7 +280,9 @@ async def _run(
 
 
 def _save(place: SlotPlace, node: LocalNode) -> bool:
-    """Save if that is wished; returns whether the agents end then: not if one pod goes alone."""
+    """Have jobs save if that was requested; return whether agents end then, as they do unless just
+    one pod ends.
+    """
     return save_if_wished(place.save_wish, node.jobs) and place.notice_s is None
 
 
@@ -293,7 +295,7 @@ def _end_if_unused(looks: Sequence[Callable[[], bool]], told: asyncio.Event) -> 
 async def _leave(
     place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks, decided: asyncio.Event
 ) -> str:
-    """End the parts of jobs, as the allocation ends; returns why it does.
+    """End the parts of jobs, as the allocation ends. Returns the reason.
 
     Args:
         decided: is set while it is known why parts end, so that they may be polled.
@@ -337,7 +339,7 @@ def _greet(node: LocalNode) -> None:
 
 
 def _told_to_end() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT, at once, and not in the loop's next turn."""
+    """Return an event that SIGTERM and SIGINT set immediately, not in the loop's next iteration."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""Local node: its identity, inventory, leases and jobs, as HTTP handlers see them."""
+"""Local node: its identity, inventory, leases and jobs, as seen by HTTP handlers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class LocalNode:
         )
 
     def check_state(self) -> None:
-        """Notice when the state directory is lost or back. Call at every heartbeat."""
+        """Detect that the state directory is lost or back. Call at every heartbeat."""
         problem = self.state.problem()
         if problem == self.problem:
             return
@@ -137,7 +137,7 @@ class LocalNode:
         self.changed()
 
     def check_owner(self) -> None:
-        """Notice what the owner offers now. Call at every heartbeat."""
+        """Apply changes in what the owner offers. Call at every heartbeat."""
         self.owner.look()
         before, now = self._owner_told, (self.owner.availability, self.owner.refusal)
         if now == before:
@@ -152,7 +152,7 @@ class LocalNode:
         self.changed()
 
     def has_job(self) -> bool:
-        """Whether anything is leased: a job runs or is about to start."""
+        """Whether anything is leased, because a job runs or is about to start."""
         return bool(self.leases.all())
 
     def lease(self, request: LeaseRequest) -> LeaseGrant:
@@ -179,7 +179,7 @@ class LocalNode:
         return self._granted(lease, request, inventory)
 
     async def lease_for(self, request: LeaseRequest) -> LeaseGrant:
-        """Like :meth:`lease`, once the node is known to have what the job runs in.
+        """Like :meth:`lease`, but first checks that the node has what the job runs in.
 
         Raises:
             RefusedError: also if it lacks that.
@@ -194,14 +194,14 @@ class LocalNode:
         return msgspec.structs.replace(grant, versions=versions)
 
     def _refuse_unlent(self, request: LeaseRequest) -> None:
-        """Raise RefusedError if the owner does not offer what is requested, as of this moment."""
+        """Raise RefusedError if the owner does not currently offer what is requested."""
         self.owner.look()
         if (refusal := self.owner.refusal) is not None:
             raise RefusedError.of(msgspec.structs.replace(refusal, node=self.name))
         self.owner.refuse_gpus(request.gpus, self.name)
 
     def _refuse_what_is_kept(self, request: LeaseRequest) -> None:
-        """Raise RefusedError if a job queued here comes before the requested one."""
+        """Raise RefusedError if a job that is queued here goes before the requested one."""
         now_s = time.time()
         queued = self.jobs.queued()
         asks = next((one for one in queued if one.job_id == request.job_id), None)
@@ -217,7 +217,7 @@ class LocalNode:
             )
 
     def port_status(self, port: int, interface: str | None) -> PortStatus:
-        """Whether a head's port could be leased on an interface's address. Leases nothing.
+        """Return whether a head's port can be leased on an interface's address. Leases nothing.
 
         Raises:
             RefusedError: no such port or interface exists.
@@ -246,7 +246,7 @@ class LocalNode:
             self.changed()
 
     def changed(self) -> None:
-        """Send this node's inventory to listeners; it is not read if there are none."""
+        """Send this node's inventory to listeners. Without any, it is not read."""
         self._told = self._lease_keys()
         if not self.listeners.is_empty:
             self.listeners.publish(NodeChanged(node=self.info()))
@@ -348,6 +348,6 @@ class LocalNode:
         return RefusedError(cause, kind=Kind.NO_INTERFACE, fix=fix, node=self.name)
 
     def _own_address(self, interfaces: tuple[Interface, ...]) -> str:
-        """An address that can be bound here: an advertised one may be a gateway's."""
+        """Return an address that can be bound here. An advertised one may be a gateway's."""
         own = self.address_settings.listen or tuple(real_addresses(interfaces)) or (LOOPBACK,)
         return own[0]

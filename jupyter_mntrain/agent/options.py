@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Options(Record, frozen=True):
-    """Options of one start of the agent.
+    """Options with which an agent is started.
 
     Args:
         state: directory of the node's id, keys and jobs.
@@ -132,7 +132,9 @@ def _refuse_with_slot(args: argparse.Namespace) -> None:
 
 
 def _wants_token(action: Action, args: argparse.Namespace) -> bool:
-    """A slot that comes back is a member, and its token may have been removed meanwhile."""
+    """Return whether a token is needed. A restarted slot is a member already, and its token may be
+    gone.
+    """
     if action != "join":
         return False
     is_back = args.slot is not None and find(args.slot) is not None
@@ -154,7 +156,7 @@ def _state(name: str | None) -> Path:
 
 
 def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> Settings:
-    """Settings from the options, else from when this node joined, else the defaults."""
+    """Return settings from the options, else from when this node joined, else the defaults."""
     membership = find(state)
     usual = Settings(name=name or _own_name(), python=sys.executable)
     kept = membership.settings if membership else usual
@@ -212,7 +214,7 @@ def _own_address(text: str) -> str:
 
 
 def _reached_at(text: str, port: int) -> str:
-    """``host:port`` to advertise."""
+    """Check ``host:port`` to advertise."""
     try:
         parts = urlsplit(f"//{text}")
         host, given = parts.hostname, parts.port

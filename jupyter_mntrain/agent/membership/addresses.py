@@ -1,4 +1,4 @@
-"""Agent addresses: those it listens on, and those it announces."""
+"""Agent addresses: those that it listens on, and those that it announces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class AddressSettings(Record, frozen=True):
-    """The addresses that the user gave; the interfaces supply the rest.
+    """Addresses that the user gave. The interfaces supply the rest.
 
     Args:
         listen: IPv4 addresses to listen on, exactly these; none = all.
@@ -32,7 +32,7 @@ class AddressSettings(Record, frozen=True):
         return self.listen or (EVERYWHERE,)
 
     def addresses(self, interfaces: Sequence[Interface]) -> tuple[str, ...]:
-        """``host:port`` of each address, the most likely to work first."""
+        """Return ``host:port`` of each address, the most likely to work first."""
         if self.advertised:
             return self.advertised
         hosts = self.listen or tuple(real_addresses(interfaces)) or (LOOPBACK,)
@@ -42,11 +42,11 @@ class AddressSettings(Record, frozen=True):
         return tuple(address.rpartition(":")[0] for address in self.addresses(interfaces))
 
     def is_local(self, interfaces: Sequence[Interface]) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the agent."""
         return all(map(is_loopback, self.hosts(interfaces)))
 
     def announced_from(self, interfaces: Sequence[Interface]) -> tuple[str, ...]:
-        """Addresses of this machine to announce from: every real interface that is up.
+        """Return the addresses to announce from: every real interface that is up.
 
         An agent that listens on loopback only is announced on loopback only.
         """
@@ -56,7 +56,7 @@ class AddressSettings(Record, frozen=True):
 
 
 def real_addresses(interfaces: Sequence[Interface]) -> Iterator[str]:
-    """IPv4 addresses of every network card that is up."""
+    """Return the IPv4 addresses of all network cards that are up."""
     for interface in interfaces:
         if interface.is_up and interface.kind in ("ethernet", "wireless"):
             for cidr in interface.addresses:

@@ -1,4 +1,4 @@
-"""Availability: what a machine's owner offers, and when; kept in its state directory."""
+"""Availability: what a machine's owner offers to jobs, and when; stored in the state directory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TIMES = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", re.ASCII)
 
 
 class Hours:
-    """The times of the week at which a machine is offered.
+    """The hours of the week at which a machine is offered.
 
     Args:
         text: parts like ``Mon-Fri 19:00-07:00``, separated by commas; without days, every day. A
@@ -54,7 +54,9 @@ class Hours:
         return bool(self._weeks[_now(now_s)])
 
     def closes_in_s(self, now_s: float) -> float | None:
-        """Seconds until they end; ``None`` if they have not begun, or never end."""
+        """Return the seconds until the offered hours end; ``None`` outside of them, or if they
+        never end.
+        """
         now = _now(now_s)
         end = self._weeks.find(0, now)
         if end <= now:
@@ -62,15 +64,15 @@ class Hours:
         return (end - now) * 60.0 - time.localtime(now_s).tm_sec
 
     def closes_at(self, now_s: float) -> str:
-        """When they end, like ``07:00``, or ``Mon 07:00`` if that is a day or more ahead."""
+        """Return when they end, like ``07:00``, or ``Mon 07:00`` if that is a day or more ahead."""
         return _told(self._weeks.find(0, _now(now_s)), _now(now_s))
 
     def opens_at(self, now_s: float) -> str:
-        """When they begin next."""
+        """Return when they begin next."""
         return _told(self._weeks.find(1, _now(now_s)), _now(now_s))
 
     def ended_at(self, now_s: float) -> str:
-        """When they ended last, of those that are over."""
+        """Return when they last ended."""
         return clock_text(self._weeks.rfind(1, 0, _now(now_s) + WEEK_MIN) + 1)
 
 
@@ -83,7 +85,7 @@ def minute_of_week(now: time.struct_time) -> int:
 
 
 def clock_text(minute: int) -> str:
-    """``07:00``; midnight is 00:00."""
+    """Format minutes of the day as ``07:00``; midnight is 00:00."""
     hour, minutes = divmod(minute % DAY_MIN, 60)
     return f"{hour:02}:{minutes:02}"
 
@@ -94,7 +96,7 @@ def _told(minute: int, now: int) -> str:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """From one minute of the week to another, which may be in the next week."""
+    """Parse hours into spans of minutes of the week. The end may be in the next week."""
     days: list[int] = []
     if not text.strip(" ,"):
         raise _bad("no hours are given")
@@ -126,7 +128,7 @@ def _day(text: str) -> int:
 
 
 def _times(text: str) -> tuple[int, int]:
-    """Minutes of the day; the end may be the next day's."""
+    """Parse a span into minutes of the day. The end may be on the next day."""
     found = _TIMES.fullmatch(text)
     if found is None:
         raise _bad(f"{text!r} is not a time from and to")
@@ -168,7 +170,7 @@ def availability_file(state: Path) -> SharedFile[Availability]:
 
 
 def read_availability(file: SharedFile[Availability]) -> Availability:
-    """Read what is offered.
+    """Read what the owner offers.
 
     Raises:
         SpecError: the file is damaged, or cannot be read.
@@ -203,7 +205,7 @@ class NodeAvailability:
         self.look()
 
     def look(self) -> None:
-        """Read the file again, if it has changed."""
+        """Read the file again if it has changed."""
         try:
             found = self._file.path.stat()
             seen: tuple[int, ...] = (found.st_mtime_ns, found.st_ino, found.st_size)
@@ -222,12 +224,12 @@ class NodeAvailability:
 
     @property
     def availability(self) -> Availability:
-        """What is offered; a drain that is over is left out."""
+        """What is offered, without a drain that is over."""
         return current(self._said, self._clock())
 
     @property
     def refusal(self) -> Problem | None:
-        """Why the node takes no new job now."""
+        """Why the node takes no new job now; ``None`` if it does."""
         drain, now_s = self.availability.drain, self._clock()
         if self._damage is not None:
             return self._damage
@@ -240,7 +242,7 @@ class NodeAvailability:
         return None
 
     def refuse_gpus(self, gpus: Sequence[int], node: str) -> None:
-        """Refuse GPUs that are not offered.
+        """Refuse GPUs that the owner does not offer.
 
         Raises:
             RefusedError: one of them is not.
@@ -259,7 +261,7 @@ class NodeAvailability:
 
 
 def current(availability: Availability, now_s: float) -> Availability:
-    """What is offered at a time: a drain may be over by then."""
+    """Return what is offered at a given time, by which a drain may be over."""
     drain = availability.drain
     if drain is None or drain.until_s is None or now_s < drain.until_s:
         return availability
@@ -267,13 +269,13 @@ def current(availability: Availability, now_s: float) -> Availability:
 
 
 def drained(drain: Drain, now_s: float) -> str:
-    """Say that, until when and why a node is drained, without the node."""
+    """Describe that a node is drained, until when and why, without naming the node."""
     until = "" if drain.until_s is None else f" until {moment_text(drain.until_s, now_s)}"
     reason = f": {drain.reason}" if drain.reason else ""
     return f"its owner drained it{until}{reason}"
 
 
 def moment_text(at_s: float, now_s: float) -> str:
-    """A time by this machine's clock: ``18:00``, with the date if it is a day or more ahead."""
+    """Format a local time: ``18:00``, with the date if it is a day or more ahead."""
     form = "%H:%M" if at_s - now_s < DAY_S else "%Y-%m-%d %H:%M"
     return time.strftime(form, time.localtime(at_s))

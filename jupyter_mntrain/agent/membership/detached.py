@@ -1,4 +1,4 @@
-"""Detached agent: one that runs on its own, where no systemd runs the machine."""
+"""Detached agent: runs as a background process where the machine does not use systemd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST_LINES = 5
 
 
 def running_pid(state: Path) -> int | None:
-    """Pid of the agent that uses a state directory; ``None`` if none does."""
+    """Return the pid of the agent that uses a state directory; ``None`` if there is none."""
     try:
         with FileLock(state / "lock", mode=0o600).acquire(timeout=0):
             return None
@@ -36,7 +36,7 @@ def running_pid(state: Path) -> int | None:
 
 
 def start(state: Path) -> list[str]:
-    """Start the agent in a session of its own: it outlives the login. Returns what to say.
+    """Start the agent in its own session, so that it outlives the login. Returns lines to print.
 
     Raises:
         MntrainError: it ended at once, or did not start in time.
@@ -63,7 +63,7 @@ def start(state: Path) -> list[str]:
 
 
 def stop(state: Path) -> list[str]:
-    """End the agent that uses a state directory, if one does; its jobs continue.
+    """End the agent that uses a state directory, if there is one. Its jobs continue.
 
     Raises:
         MntrainError: it does not end in time.
@@ -85,6 +85,8 @@ def stop(state: Path) -> list[str]:
 
 
 def _is_up(process: subprocess.Popen[bytes], state: Path) -> bool:
-    """Whether it holds the lock. Not tried: holding it ourselves would keep the agent away."""
+    """Return whether the agent holds the lock. Does not try the lock, which would keep the agent
+    from it.
+    """
     owner = state / "lock.owner"
     return owner.exists() and owner.read_text().startswith(f"{process.pid} ")

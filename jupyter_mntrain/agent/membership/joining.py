@@ -1,4 +1,4 @@
-"""Joining: a node waits for a driver that admits it, and keeps what it is given."""
+"""Joining: waits for a driver that admits this node, and stores the certificates."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ Bind = Callable[[], Awaitable[list[socket.socket]]]
 
 
 async def wait_until_joined(state: Path, bind: Bind, told: asyncio.Event) -> None:
-    """Answer that this node has not joined; return once it has, or once told to end.
+    """Answer that this node has not joined, until it has or until told to end.
 
     While another process uses the state directory, as ``mntrain agent join`` does, the port is its.
 
@@ -141,7 +141,7 @@ async def wait_until_joined(state: Path, bind: Bind, told: asyncio.Event) -> Non
 
 
 async def _answer(state: Path, bind: Bind, told: asyncio.Event) -> None:
-    """Serve until somebody uses the state directory, or the node has joined."""
+    """Serve until another process uses the state directory, or the node has joined."""
     try:
         sockets = await bind()
     except MntrainError as error:
@@ -167,7 +167,7 @@ async def _pause(told: asyncio.Event) -> None:
 
 
 def _is_in_use(state: Path) -> bool:
-    """Whether another process holds the lock of :func:`node_id.locked_state`."""
+    """Return whether another process holds the lock of :func:`node_id.locked_state`."""
     try:
         with FileLock(state / "lock", mode=0o600).acquire(timeout=0):
             return False

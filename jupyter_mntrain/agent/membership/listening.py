@@ -1,4 +1,4 @@
-"""Listening: the sockets that the agent listens on."""
+"""Listening: opens the sockets that the agent listens on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRY_EVERY_S = 0.1
 
 
 def with_port(settings: Settings, sockets: Sequence[socket.socket]) -> Settings:
-    """The settings with the port that was free, if they asked for any."""
+    """Return the settings with the actual port, if they asked for any free one."""
     port = int(sockets[0].getsockname()[1])
     advertised = tuple(
         f"{host}:{port if given == '0' else given}"
@@ -34,7 +34,7 @@ def with_port(settings: Settings, sockets: Sequence[socket.socket]) -> Settings:
 
 
 async def bind(settings: AddressSettings, within_s: float = 0.0) -> list[socket.socket]:
-    """Bind to every address of the settings; port 0 is any that is free.
+    """Bind to every address of the settings. Port 0 means any free one.
 
     Args:
         within_s: a port that is taken is tried again for so long.
@@ -74,7 +74,7 @@ def _bind(settings: AddressSettings) -> list[socket.socket]:
 
 
 def _next_free(port: int, address: str) -> int | None:
-    """The next port that is free; ``None`` if there is none near, or no such address."""
+    """Return the next free port; ``None`` if none is near, or there is no such address."""
     for near in range(port + 1, min(port + NEAR_PORTS, LAST_PORT) + 1):
         with suppress(OSError):
             for one in bind_sockets(near, address):

@@ -1,4 +1,4 @@
-"""Node id: persistent, and locked so that one agent uses a state directory."""
+"""Node id: persistent, and locked so that only one agent uses a state directory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NODE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def checked_name(kind: str, name: str, limit: int) -> str:
-    """Check that a name can be used in a path, an mDNS label and a log line."""
+    """Check that a name is valid in a path, an mDNS label and a log line."""
     fix = f"use at most {limit} letters, digits, '-', '_' and '.', a letter or digit first"
     if len(name) > limit:
         raise SpecError(f"{kind} {name[:limit]!r}… is longer than {limit} characters", fix=fix)
@@ -38,7 +38,7 @@ def checked_name(kind: str, name: str, limit: int) -> str:
 
 
 def load_node_id(state: Path) -> NodeId:
-    """The node id of a state directory, created on first use.
+    """Return the node id of a state directory; make it on first use.
 
     A damaged file is an error, not a new id: stored jobs belong to the old one.
     """

@@ -1,4 +1,4 @@
-"""Service: has the agent outlive the login that started it, by systemd or on its own."""
+"""Service: keeps the agent running after logout, with systemd or as a background process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def install(
     without_systemd: bool = False,
     is_restarted: bool = False,
 ) -> list[str]:
-    """Start the agent so that it outlives this login; one that runs as it should runs on.
+    """Start the agent so that it outlives this login. One that runs correctly is left running.
 
     Args:
         without_systemd: start it on its own, also where systemd runs.
@@ -39,7 +39,7 @@ def install(
 
 
 def remove(state: Path) -> list[str]:
-    """End the service and keep it from starting again. Jobs continue.
+    """Stop the service, and keep it from starting again. Jobs continue.
 
     Raises:
         MntrainError: there is none, or it cannot be ended.

@@ -1,4 +1,4 @@
-"""Slot place: what an agent in an allocation of a scheduler tells there, and learns."""
+"""Slot place: the files through which an agent in an allocation and its scheduler communicate."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LIMIT_SLACK_S = tunables.seconds("allocation.limit_slack_s")
 
 
 class SlotPlace:
-    """The place of this agent.
+    """The files of this agent in its allocation.
 
     Args:
         state: the agent's state directory; the allocation's is above it.
@@ -71,7 +71,7 @@ class SlotPlace:
         joining: str = "",
         problem: Problem | None = None,
     ) -> None:
-        """Tell where this agent is reached, unless that was told. A full disk is no reason to end:
+        """Write the addresses of this agent, unless that is done. A full disk is no reason to end:
         drivers that know the address need no file.
         """
         told = SlotFile(
@@ -92,16 +92,16 @@ class SlotPlace:
 
     @property
     def allocation(self) -> AllocationFile:
-        """What its source has told until now."""
+        """What the scheduler has reported so far."""
         return read_allocation(self._state.parent)
 
     @property
     def save_wish(self) -> Path:
-        """The file by which its source asks jobs to save and end."""
+        """The file that asks the jobs to save and end."""
         return self._state.parent / SAVE_FILE
 
     async def ask_why(self) -> None:
-        """Have the program that tells what the source knows, if there is one, tell it now."""
+        """Have the status relay, if there is one, report the scheduler's state now."""
         directory = self._state.parent
         if not (directory / RELAY_FILE).exists():
             return
@@ -115,21 +115,21 @@ class SlotPlace:
             await asyncio.sleep(WHY_EVERY_S)
 
     def where(self, node: str) -> tuple[str, ...]:
-        """Addresses of another node of the allocation; empty if it is none, or has told none."""
+        """Return the addresses of another node of the allocation; empty if unknown."""
         slot = read_slot(self._state.parent, node)
         return slot.addresses if slot is not None else ()
 
     @property
     def use_mark(self) -> Path:
-        """The file whose time says when the allocation was last used."""
+        """The file whose modification time says when the allocation was last used."""
         return self._state.parent / USE_FILE
 
     def why_taken(self, node: str) -> Problem | None:
-        """Why another node of the allocation is not to be had any more, if its source says so."""
+        """Return why another node of the allocation is gone, if the scheduler has reported that."""
         return self.allocation.gone.get(node)
 
     def why_it_ends(self, now_s: float) -> Problem:
-        """Why this agent was told to end."""
+        """Return why this agent was told to end."""
         told = self.allocation
         if (known := told.why_gone(self._state.name)) is not None:
             return known
@@ -142,7 +142,8 @@ class SlotPlace:
 
 
 def is_back(state: Path, token: Token | None, settings: Settings) -> bool:
-    """Whether a slot is a member already, from before its machine was taken or its job began again.
+    """Return whether a slot is already a member, from before its machine was replaced or its job
+    was requeued.
 
     A member of another cluster than the token's leaves that: the allocation has a new one.
 

@@ -40,7 +40,7 @@ class Settings(AddressSettings, frozen=True, kw_only=True):
 
 
 class Membership(Record, frozen=True):
-    """Membership of one node.
+    """Membership of one node in a cluster.
 
     Args:
         cluster: name of the cluster.
@@ -59,7 +59,7 @@ def nodes_directory() -> Path:
 
 
 def own_state(name: str) -> Path:
-    """The state directory of the node that runs on this machine.
+    """Return the state directory of the node that runs on this machine.
 
     Args:
         name: the default; the node may have joined under another name.
@@ -94,7 +94,7 @@ def find(state: Path) -> Membership | None:
 
 
 def joined(state: Path) -> Membership:
-    """The stored membership of a node that is a member.
+    """Return the stored membership, or raise an error if the node has not joined a cluster.
 
     Raises:
         TrustError: this node has not joined a cluster.
@@ -118,7 +118,7 @@ def keep(state: Path, cluster: str, settings: Settings) -> Membership:
 
 
 def leave(state: Path) -> str:
-    """Leave the cluster; files of its jobs are moved aside. Returns the cluster's name.
+    """Leave the cluster, and move files of its jobs aside. Returns the cluster's name.
 
     Raises:
         TrustError: this node has not joined a cluster.

@@ -1,4 +1,4 @@
-"""State directory: notices when it is gone, was replaced or cannot be written any more."""
+"""State directory: detects that it is gone, was replaced, or is no longer writable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StateDirectory:
         self._node_id = node_id
 
     def problem(self) -> Problem | None:
-        """Why jobs cannot be stored there now. Cheap: writes nothing."""
+        """Return why jobs cannot be stored there now, or ``None``. Cheap: writes nothing."""
         cause = self._cause()
         if cause is None:
             return None

@@ -1,4 +1,4 @@
-"""systemd unit: starts the agent at boot. What a user edited in it is kept."""
+"""systemd unit: starts the agent at boot, and keeps what the user has edited in it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
 def unit_path(*, is_root: bool) -> Path:
-    """Path of the unit: the system's for root, else this user's."""
+    """Return the path of the unit: the system's for root, else this user's."""
     if is_root:
         return Path("/etc/systemd/system") / UNIT
     return kept_folder("config", None) / "systemd" / "user" / UNIT
@@ -87,7 +87,7 @@ def _digest(body: str) -> str:
 
 
 def is_edited(text: str) -> bool:
-    """Whether a unit is not as :func:`unit_text` wrote it, by this version or another."""
+    """Return whether a unit differs from what any version of :func:`unit_text` wrote."""
     head, _, body = text.removeprefix(_HEAD).partition("\n")
     return head != f"{_AS_WRITTEN}{_digest(body)}"
 
@@ -105,7 +105,7 @@ def install(
     run: Run | None = None,
     is_restarted: bool = False,
 ) -> list[str]:
-    """Write the unit and start it. What is right already stays, and a running agent runs on.
+    """Write the unit and start it. A correct unit stays, and a running agent keeps running.
 
     Args:
         is_restarted: restart the agent even so: its package was changed.
@@ -130,7 +130,9 @@ def install(
 
 
 def _write(path: Path, text: str) -> tuple[list[str], bool]:
-    """Write a unit that nobody has edited. Returns what to say, and whether it has changed."""
+    """Write the unit unless the user has edited it. Returns lines to print, and whether it has
+    changed.
+    """
     try:
         before = path.read_text() if path.exists() else None
         if before == text:
@@ -146,7 +148,7 @@ def _write(path: Path, text: str) -> tuple[list[str], bool]:
 
 
 def _lingering(user: str, run: Run) -> list[str]:
-    """Let a user's service outlive their logins, or say how."""
+    """Let the user's service outlive logins (lingering), or say how to do that."""
     asked = run(["loginctl", "show-user", user, "--property=Linger", "--value"])
     if asked.returncode == 0 and asked.stdout.strip() == "yes":
         return []
@@ -181,7 +183,7 @@ def _control(*, is_root: bool) -> list[str]:
 
 
 def has_systemd() -> bool:
-    """Whether systemd runs this machine."""
+    """Return whether this machine runs systemd."""
     # The check of sd_booted(3).
     return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
 
@@ -195,7 +197,7 @@ def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def is_active(*, is_root: bool | None = None, run: Run | None = None) -> bool:
-    """Whether systemd runs the agent now."""
+    """Return whether the agent now runs under systemd."""
     is_root = os.geteuid() == 0 if is_root is None else is_root
     asked = (run or _run)([*_control(is_root=is_root), "is-active", "--quiet", UNIT])
     return asked.returncode == 0

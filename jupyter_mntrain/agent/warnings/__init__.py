@@ -1,1 +1,1 @@
-"""WarningWatch: warnings about a job that has not failed, though its numbers may be worthless."""
+"""Warnings about jobs that have not failed, but whose numbers may be worthless."""

@@ -1,4 +1,4 @@
-"""Connecting: looks whether ranks have connected to each other, for scripts that do not report it.
+"""Connecting: checks whether ranks have connected to each other, for scripts that do not report it.
 
 Ranks that form a process group connect to the rendezvous store, and most to each other. The kernel
 lists these connections, so the script need not cooperate.
@@ -46,7 +46,7 @@ class Connection(NamedTuple):
 
 
 def connections_of(pid: int) -> list[Connection] | None:
-    """TCP connections of a process and its descendants; ``None`` if they cannot be read."""
+    """Return TCP connections of a process and its descendants; ``None`` if they cannot be read."""
     found: list[Connection] = []
     try:
         for each in (pid, *descendants(pid)):
@@ -64,7 +64,7 @@ def connections_of(pid: int) -> list[Connection] | None:
 
 
 def torchrun_below(pid: int) -> str:
-    """The script or module that a torchrun below a process starts; empty if there is none."""
+    """Return the script or module that a torchrun below a process starts; empty if none."""
     for each in descendants(pid):
         try:
             words = psutil.Process(each).cmdline()
@@ -80,7 +80,7 @@ def torchrun_below(pid: int) -> str:
 
 
 def registered_in(log: Path) -> int:
-    """How many ranks have met, by what one of them printed at its start; 0 if none said so."""
+    """Return how many ranks have met, as one of them printed at its start; 0 if none did."""
     try:
         with log.open("rb") as file:
             found = _REGISTERED.findall(file.read(LOG_TAIL_BYTES))
@@ -90,7 +90,7 @@ def registered_in(log: Path) -> int:
 
 
 class ConnectionWatch:
-    """Watches the ranks of one attempt on one node, until each has met another.
+    """Watches the ranks of one attempt on one node until each has connected to another.
 
     Args:
         own: this node's placement.
@@ -120,7 +120,7 @@ class ConnectionWatch:
         self._next_s = 0.0
 
     def look(self, ranks: Iterable[RankStatus]) -> Iterator[RankJoined]:
-        """Look again if it is time to; call often."""
+        """Check the connections again if it is time to. Call often."""
         now_s = self._clock()
         unmet = {one.rank: one.pid for one in ranks if one.pid and not one.group_size}
         if self._size < 2 or now_s < self._next_s or not unmet:
@@ -143,7 +143,7 @@ class ConnectionWatch:
                 yield self._alone(rank)
 
     def end(self, ranks: Iterable[RankStatus]) -> Iterator[RankJoined]:
-        """Judge the ranks that have ended without a connection."""
+        """Yield ranks that have ended without a connection."""
         looked_at = [
             one.rank
             for one in ranks
@@ -163,6 +163,6 @@ class ConnectionWatch:
 
 
 def _plain(address: Address) -> Address:
-    """Without the prefix of an IPv4 address in an IPv6 socket."""
+    """Strip the prefix of an IPv4 address in an IPv6 socket."""
     host, port = address
     return host.removeprefix("::ffff:"), port

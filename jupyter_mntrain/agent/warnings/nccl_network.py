@@ -1,4 +1,4 @@
-"""NCCL network: whether NCCL uses the InfiniBand or RoCE that a launch chose.
+"""NCCL network: checks whether NCCL uses the InfiniBand or RoCE that the launch chose.
 
 Where it cannot, it falls back to TCP, ten times slower, and says so in its own log only.
 """
@@ -58,7 +58,7 @@ _REASONS = (
 
 
 class NcclNetwork:
-    """Looks at NCCL's files until one of them tells the network.
+    """Reads NCCL's log files until one of them names the network.
 
     Args:
         attempt: its directory.

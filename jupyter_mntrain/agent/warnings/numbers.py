@@ -1,4 +1,4 @@
-"""Numbers: when a rank's losses and gradients are too odd to be trusted."""
+"""Numbers: detects losses and gradients that are too odd to be trusted."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ NORMAL = 1.4826
 
 
 class NumberRule(ABC):
-    """One rule, for one rank."""
+    """One rule, applied to one rank."""
 
     problem: Problem | None = None
 
     @abstractmethod
     def see(self, step: RankStep) -> None:
-        """Take one step, and set :attr:`problem`."""
+        """Check one step, and set :attr:`problem`."""
 
 
 class NotFinite(NumberRule):
-    """The loss is NaN or infinite. Never over: the weights may hold NaN from then on.
+    """Warns that the loss is NaN or infinite. It never clears: the weights may hold NaN from then
+    on.
 
     A gradient counts only if it stays so: a gradient scaler for float16 makes infinite ones on
     purpose, and skips these steps. Some libraries leave NaN out of the losses that they log.
@@ -77,7 +78,7 @@ class NotFinite(NumberRule):
 
 
 class Diverged(NumberRule):
-    """The loss is far above where it was.
+    """Warns that the loss is far above its earlier level.
 
     Medians of blocks of :data:`BLOCK` losses are compared, so a spike of less than half a block
     changes nothing. The newest must be above the lowest by all of these:
@@ -141,7 +142,7 @@ class Diverged(NumberRule):
 
 
 class ZeroGradients(NumberRule):
-    """The gradient's norm is exactly 0."""
+    """Warns that the gradient's norm is exactly 0."""
 
     def __init__(self) -> None:
         self._since: int | None = None
@@ -167,7 +168,7 @@ class ZeroGradients(NumberRule):
 
 
 class ConstantLoss(NumberRule):
-    """The loss is exactly the same in every step."""
+    """Warns that the loss is exactly the same in every step."""
 
     def __init__(self) -> None:
         self._loss: float | None = None
@@ -200,7 +201,7 @@ _SPOILS_WEIGHTS = frozenset({Kind.LOSS_NAN, Kind.LOSS_DIVERGED})
 
 
 class NumberWatch:
-    """Watches the losses and gradients of one attempt's ranks on one node.
+    """Checks the losses and gradients of one attempt's ranks on one node.
 
     An agent that was restarted has forgotten earlier steps: it judges by those that follow.
     """
@@ -209,7 +210,7 @@ class NumberWatch:
         self._rules: dict[Rank, tuple[NumberRule, ...]] = {}
 
     def see(self, step: RankStep, saved_step: int | None) -> Iterator[Warned | WarningOver]:
-        """Take one step of a rank. One that was skipped says nothing of the weights.
+        """Check one step of a rank. A skipped step says nothing about the weights.
 
         Args:
             saved_step: step of the newest complete checkpoint.

@@ -1,4 +1,4 @@
-"""Quiet end: exceptions of ranks that exited with code 0 all the same."""
+"""Quiet end: finds exceptions of ranks that nevertheless exited with code 0."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NO_TEXT = re.compile(r"\s|$|frame #\d+|Exception raised from|\[[WIE]\d{3,4} ")
 
 
 class LastTraceback(Record, frozen=True):
-    """A traceback.
+    """The traceback at the end of a rank's output.
 
     Args:
         message: exception and, if known, the script's own line: ``ValueError: x (a.py, line 3)``.
@@ -124,7 +124,7 @@ class QuietEnd:
         self._messages: dict[Rank, str] = {}
 
     def look(self, stepped: Iterable[Rank]) -> None:
-        """Note that ranks have finished a step since the last look.
+        """Note the ranks that have finished a step since the last call.
 
         What they printed before that look, they went on from.
         """
@@ -132,7 +132,7 @@ class QuietEnd:
         self._size = self._log.stat().st_size if self._log.exists() else 0
 
     def living(self, ranks: Iterable[Rank], stepped: Collection[Rank]) -> Iterator[JobWarning]:
-        """Warn of ranks that have done nothing since they printed a traceback; call often.
+        """Warn about ranks that have done nothing since they printed a traceback; call often.
 
         Args:
             stepped: those that have finished a step since the last call.
@@ -159,11 +159,11 @@ class QuietEnd:
         return WarningOver(kind=Kind.TRACEBACK, rank=rank)
 
     def failed(self, rank: Rank, message: str) -> None:
-        """Note that a rank's recorder saw an exception."""
+        """Note that a rank's recorder has seen an exception."""
         self._messages[rank] = message
 
     def warnings(self, ranks: Iterable[Rank]) -> Iterator[Problem]:
-        """Warn of the first rank that ended with an exception. All of them exited with code 0."""
+        """Warn about the first rank that ended with an exception. All have exited with code 0."""
         for rank, _, found in self._last_tracebacks(ranks):
             if found is not None:
                 yield _warning(rank, found.message, "\n".join(found.lines[-DETAIL_LINES:]))
@@ -173,7 +173,7 @@ class QuietEnd:
     def _last_tracebacks(
         self, ranks: Iterable[Rank]
     ) -> Iterator[tuple[Rank, list[str], LastTraceback | None]]:
-        """What each rank printed since its last step, and the traceback that this ends with."""
+        """Yield what each rank printed since its last step, and the traceback at its end."""
         text, begin = self._tail()
         for rank in ranks:
             since = max(0, self._begins.get(rank, 0) - begin)
@@ -181,7 +181,7 @@ class QuietEnd:
             yield rank, lines[-MOST_COMPARED:], last_traceback(lines)
 
     def _tail(self) -> tuple[bytes, int]:
-        """The end of the log, and its offset."""
+        """Return the end of the log, and its offset."""
         if not self._log.exists():
             return b"", 0
         begin = max(0, self._log.stat().st_size - LOG_TAIL_BYTES)

@@ -1,4 +1,4 @@
-"""WarningWatch: why the numbers of an attempt that does not fail may be worthless, on one node."""
+"""Warning watch: finds why the numbers of a running attempt may be worthless, on one node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _before(earlier: Earlier) -> str:
 def began_again(
     step: RankStep, earlier: Earlier | None, spec: JobSpec, *, has_checkpoints: bool = False
 ) -> Problem | None:
-    """Warn if a rank's step is step 1 although an earlier attempt came further.
+    """Warn if a rank starts at step 1 although an earlier attempt got further.
 
     A script that does not say its steps may have gone on from a checkpoint: it is warned only if
     there is none.
@@ -84,7 +84,7 @@ class WarningWatch:
         self._checkpoints = checkpoints
 
     def see(self, samples: Iterable[RankSample], part: PartStatus) -> Iterator[JobWarning]:
-        """Take what the ranks have reported since the last call; call also if that is nothing."""
+        """Process what the ranks have reported since the last call, even if that is nothing."""
         stepped = set()
         for sample in samples:
             match sample:
@@ -104,13 +104,13 @@ class WarningWatch:
         yield from self._connections.look(part.ranks)
 
     def at_good_end(self, part: PartStatus) -> Iterator[JobWarning]:
-        """Look once more, after every rank has exited with code 0."""
+        """Check once more after every rank has exited with code 0."""
         yield from self._connections.end(part.ranks)
         for problem in self._quiet_end.warnings(rank.rank for rank in part.ranks):
             yield Warned(problem=problem)
 
     def reason_to_end(self, doubt: JobWarning) -> Problem | None:
-        """The problem to end the job with, if it was launched to end at the first NaN.
+        """Return the problem that ends the job, if it was launched to end at the first NaN.
 
         The trainer stops all of its ranks itself, before it saves.
         """

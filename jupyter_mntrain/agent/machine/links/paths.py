@@ -62,7 +62,7 @@ def kept_packets(proc: Path = PROC) -> int:
 
 
 def half_open(ports: frozenset[int], proc: Path = PROC) -> tuple[str, ...]:
-    """Return addresses whose connections to a port were answered, but then made no handshake."""
+    """Return addresses whose connections to a port were answered, but stayed half open."""
     try:
         lines = (proc / "net" / "tcp").read_text().splitlines()[1:]
     except OSError:

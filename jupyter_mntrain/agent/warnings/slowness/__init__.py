@@ -1,1 +1,1 @@
-"""Slowness: measures how fast a part is, how fast it was, and what presses on it."""
+"""Slowness: measures a part's speed, now and before, and what slows it down."""

@@ -1,4 +1,4 @@
-"""Connections: what the kernel counts for each TCP connection (``TCP_INFO``), by netlink.
+"""Connections: reads the kernel's counters of each TCP connection (``TCP_INFO``) over netlink.
 
 As ``ss --tcp --info`` shows it; see ``sock_diag(7)`` and ``struct tcp_info`` of ``linux/tcp.h``.
 """
@@ -50,7 +50,7 @@ class TcpConnection(NamedTuple):
 
 
 def connections() -> list[TcpConnection]:
-    """Read all open TCP connections of this network namespace; empty where it is not possible."""
+    """Read all open TCP connections of this network namespace; none where that is not possible."""
     found: list[TcpConnection] = []
     with suppress(OSError):
         for family in (socket.AF_INET, socket.AF_INET6):
@@ -73,7 +73,7 @@ def sockets_of(pid: int) -> set[int]:
 def to_others(
     found: Collection[TcpConnection], inodes: Collection[int]
 ) -> dict[str, list[TcpConnection]]:
-    """Those of the given sockets, by the address of their other end."""
+    """Select connections by their sockets, grouped by the peer's address."""
     by_peer: dict[str, list[TcpConnection]] = {}
     for one in found:
         if one.inode in inodes:

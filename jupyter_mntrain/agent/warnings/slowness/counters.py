@@ -1,4 +1,4 @@
-"""Counters: what the kernel counts around a part, as it was read at one moment."""
+"""Counters: the kernel's counters that concern a part, all read at one time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RankCounters(Record, frozen=True):
 
 
 class LinkCounters(Record, frozen=True):
-    """Of all connections of this node's ranks to another node.
+    """Counters of all connections from this node's ranks to another node.
 
     Args:
         busy_s: with something to send that the receiver had room for.
@@ -47,7 +47,7 @@ class LinkCounters(Record, frozen=True):
 
 
 class Counters(Record, frozen=True):
-    """Everything at one moment.
+    """All counters at one point in time.
 
     Args:
         time_s: Unix time, by the clock of the attempt.

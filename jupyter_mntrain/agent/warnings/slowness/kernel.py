@@ -1,4 +1,4 @@
-"""Kernel: reads what Linux counts for a process and for this machine. What is not there is 0."""
+"""Kernel: reads Linux counters of a process or this machine. What does not exist counts as 0."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _STATE, _MAJOR_FAULTS, _USER, _SYSTEM = 0, 9, 11, 12
 
 
 def stat_of(pid: int) -> list[str]:
-    """Fields of a process after its name; empty if it is gone."""
+    """Return the fields of ``/proc/PID/stat`` after the name; empty if the process is gone."""
     text = kernel_text(PROC / str(pid) / "stat")
     return text[text.rindex(")") + 2 :].split() if ")" in text else []
 
 
 def state_of(pid: int) -> str:
-    """The state letter of a process's main thread; empty if it is gone."""
+    """Return the state letter of a process's main thread; empty if it is gone."""
     fields = stat_of(pid)
     return fields[_STATE] if fields else ""
 
 
 def cpu_of(fields: list[str]) -> float:
-    """CPU seconds of a process, from :func:`stat_of`."""
+    """Return a process's CPU seconds, from :func:`stat_of`."""
     return (int(fields[_USER]) + int(fields[_SYSTEM])) * TICK_S if fields else 0.0
 
 
 def faults_of(fields: list[str]) -> int:
-    """Pages that it read back from disk, from :func:`stat_of`."""
+    """Return the pages that a process read back from disk, from :func:`stat_of`."""
     return int(fields[_MAJOR_FAULTS]) if fields else 0
 
 
 def scheduled(pid: int) -> tuple[float, float]:
-    """Seconds that a process's main thread ran, and that it was ready and had no core."""
+    """Return the seconds that a process's main thread ran, and that it was ready without a core."""
     words = kernel_text(PROC / str(pid) / "schedstat").split()
     if len(words) < 2:
         return 0.0, 0.0
@@ -53,13 +53,13 @@ def scheduled(pid: int) -> tuple[float, float]:
 
 
 def read_bytes(pid: int) -> int:
-    """Bytes that a process has read from disks: not from the page cache, nor from sockets."""
+    """Return the bytes that a process has read from disks, not from the page cache or sockets."""
     found = re.search(r"^read_bytes: (\d+)", kernel_text(PROC / str(pid) / "io"), re.MULTILINE)
     return int(found[1]) if found else 0
 
 
 def throttled(pid: int) -> float:
-    """Seconds for which CPU limits of a process's control group, or of one above, held it."""
+    """Return the seconds for which CPU limits of a process's control groups have stopped it."""
     for line in kernel_text(PROC / str(pid) / "cgroup").splitlines():
         number, controllers, name = line.split(":", 2)
         if number == "0" and not controllers:
@@ -77,34 +77,36 @@ def throttled(pid: int) -> float:
 
 
 def pressure_of(what: str) -> float:
-    """Seconds in which some process of this machine waited for ``io``, ``memory`` or ``cpu``."""
+    """Return the seconds in which any process of this machine waited for ``io``, ``memory`` or
+    ``cpu``.
+    """
     found = re.search(r"^some .*total=(\d+)", kernel_text(PROC / "pressure" / what), re.MULTILINE)
     return int(found[1]) * MICROSECONDS if found else 0.0
 
 
 def machine_cpu() -> float:
-    """CPU seconds that all programs of this machine have used, of all its containers, too."""
+    """Return the CPU seconds that all programs of this machine have used, including containers."""
     first = kernel_text(PROC / "stat").partition("\n")[0].split()[1:9]
     # Guests' time is part of user time; idle time and waits for disks are none. See proc(5).
     return sum(int(one) for one in [*first[:3], *first[5:]]) * TICK_S
 
 
 def clock_hz() -> float:
-    """Mean clock of the processors; 0 if the kernel does not tell."""
+    """Return the mean clock rate of the processors; 0 if unknown."""
     texts = [kernel_text(one) for one in CPUS.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")]
     known = [int(text) * 1e3 for text in texts if text.isdecimal()]
     return sum(known) / len(known) if known else 0.0
 
 
 class Competitors:
-    """Finds the process that uses most CPU besides those of a job."""
+    """Finds the process that uses the most CPU, except those of a job."""
 
     def __init__(self) -> None:
         self._before: dict[int, float] = {}
         self._before_s: float | None = None
 
     def look(self, now_s: float, besides: Collection[int]) -> tuple[str, float]:
-        """Its name and pid, and how many cores it used since the last look; empty at the first."""
+        """Return its name and pid, and the cores used since the last call; empty at first."""
         used = {pid: cpu_of(stat_of(pid)) for pid in psutil.pids()}
         before, before_s = self._before, self._before_s
         self._before, self._before_s = used, now_s
@@ -124,7 +126,7 @@ class Competitors:
 
 
 def family(pid: int) -> set[int]:
-    """A process and its descendants."""
+    """Return a process and its descendants."""
     try:
         return {pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))}
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Loading: what ranks that say nothing read from disks before their first step. Pure."""
+"""Loading: estimates what silent ranks read from disks before their first step. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHAT = "loading"
 
 
 class Loading:
-    """Of the ranks of one part. A rank that reports anything itself is left alone."""
+    """Tracks the loading of one part's ranks, except those that report anything themselves."""
 
     def __init__(self) -> None:
         self._silent: dict[Rank, tuple[float, int, float]] = {}
@@ -25,12 +25,12 @@ class Loading:
         self._reports: set[Rank] = set()
 
     def reports(self, rank: Rank) -> None:
-        """Note that a rank reports itself what it does."""
+        """Note that a rank reports its own progress."""
         self._reports.add(rank)
         self._told.pop(rank, None)
 
     def see(self, counters: Counters) -> Iterator[RankProgress]:
-        """Take the counters of this moment; yields what the ranks did not say themselves."""
+        """Add a reading of the counters; yield the progress of ranks that report none."""
         for rank in counters.ranks:
             if rank.rank in self._reports:
                 continue

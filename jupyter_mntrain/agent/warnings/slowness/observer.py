@@ -1,4 +1,4 @@
-"""Slowness: measures the pressure on a running part, and notices steps that take longer."""
+"""Slowness: measures what slows a running part down, and detects when steps take longer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NORMAL = 1.4826
 
 
 class History:
-    """Values that become the normal ones when they are old enough and nothing was slow.
+    """Values that count as normal once they are old enough and nothing was slow.
 
     Args:
         fewest: so many newest values count as recent, however old they are.
@@ -55,7 +55,7 @@ class History:
         self._new.append((time_s, value))
 
     def age(self, now_s: float, *, is_slow: bool) -> None:
-        """Take old values for normal, or drop them if they may be of a slow time."""
+        """Move old values to the normal ones, or drop them if they may be from a slow period."""
         while len(self._new) > self._fewest and self._new[0][0] < now_s - HELD_S:
             begin_s, value = self._new.popleft()
             if not is_slow:
@@ -78,7 +78,7 @@ class History:
 
     @property
     def high(self) -> float:
-        """What few of the normal values exceed."""
+        """Level that few of the normal values exceed."""
         return self._statistics()[3]
 
     @property
@@ -87,7 +87,7 @@ class History:
         return self._statistics()[2]
 
     def timed(self, now_s: float, span_s: float = RECENT_S) -> list[tuple[float, float]]:
-        """The recent values with their times."""
+        """Return the recent values with their times."""
         new = list(self._new)
         values = [one for one in new if one[0] > now_s - span_s]
         few = new[-self._fewest :]
@@ -97,7 +97,7 @@ class History:
         return [value for _, value in self.timed(now_s, span_s)]
 
     def measure(self, now_s: float, span_s: float = RECENT_S) -> Measure:
-        """The mean of the recent values, and the median of the normal ones."""
+        """Return the mean of the recent values, and the median of the normal ones."""
         recent = self.recent(now_s, span_s)
         before = self.before
         return Measure(now=fmean(recent) if recent else before, before=before)
@@ -149,7 +149,7 @@ LONG_STEPS_NORMAL = 60
 
 
 class StepPace:
-    """Watches the durations of one rank's steps, or of what is counted instead.
+    """Watches the durations of one rank's steps, or of what is counted in their place.
 
     Args:
         least_s: normal time that must be known.
@@ -171,30 +171,32 @@ class StepPace:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may be slow: its values are not taken for normal."""
+        """Whether the rank may be slow, so that its values do not count as normal."""
         return self._suspect_s is not None
 
     @property
     def is_odd(self) -> bool:
-        """Whether it may be slow, or had a long step just now: worth looking closer."""
+        """Whether the rank may be slow, or just had a long step, and is worth a closer look."""
         return self.is_suspect or bool(self._long)
 
     def suspect_for(self, now_s: float) -> float:
-        """For how long it may have been slow; until it may be, as long as any long step counts."""
+        """Return for how long the rank may have been slow; if it is not, the span in which long
+        steps count.
+        """
         return LONG_STEPS_SPAN_S if self._suspect_s is None else now_s - self._suspect_s
 
     @property
     def since_s(self) -> float | None:
-        """When it became slower; ``None`` if it is not, or not for long enough."""
+        """When the rank became slower; ``None`` if it is not, or not for long enough."""
         return self._suspect_s if self._is_slow else None
 
     @property
     def is_by_mean(self) -> bool:
-        """Whether only a few steps are long."""
+        """Whether it is slow because of a few long steps."""
         return self._is_by_mean
 
     def add(self, time_s: float, duration_s: float) -> bool:
-        """Take a step that ended at ``time_s``; false if it is of the warm-up."""
+        """Add a step that ended at ``time_s``. Returns ``False`` if it belongs to the warm-up."""
         if self._skip > 0:
             self._skip -= 1
             return False
@@ -208,7 +210,7 @@ class StepPace:
         return True
 
     def look(self, now_s: float) -> None:
-        """Judge; call about once a second."""
+        """Decide whether the rank is slow. Call about once a second."""
         history = self.history
         history.age(now_s, is_slow=self.is_suspect)
         self._long = [one for one in self._long if one[0] > now_s - LONG_STEPS_SPAN_S]
@@ -229,7 +231,7 @@ class StepPace:
             self._is_slow = True
 
     def measure(self, now_s: float) -> Measure:
-        """Seconds per step."""
+        """Return seconds per step, now and before."""
         history = self.history
         if self._is_by_mean:
             return Measure(now=fmean(self._since_long()), before=history.mean_before)
@@ -237,7 +239,7 @@ class StepPace:
         return Measure(now=median(recent) if recent else history.before, before=history.before)
 
     def _has_long_steps(self, times: float) -> bool:
-        """Whether steps are long again and again, and more time is lost by it than before."""
+        """Return whether long steps recur, and cost more time than before."""
         if len(self._long) < 2 or self.history.normal_count < LONG_STEPS_NORMAL:
             return False
         steps, before = self._since_long(), self.history.mean_before
@@ -246,7 +248,7 @@ class StepPace:
         return is_often and fmean(steps) > times * before
 
     def _since_long(self) -> list[float]:
-        """The steps since the end of the first long one: whole rounds of short and long ones."""
+        """Return the steps since the first long one ended: whole cycles of short and long ones."""
         if not self._long:
             return [self.history.mean_before]
         first_s = self._long[0][0]
@@ -278,7 +280,7 @@ SHARES = ("starved", "throttled", "disk", "stopped", "faults", "own")
 
 
 class RankGauge:
-    """One rank."""
+    """Measures one rank."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -309,7 +311,7 @@ class RankGauge:
             self.rest.add(now_s, max(0.0, step.step_s - compute_s - step.wait_s) * scale)
 
     def count(self, old: RankCounters, new: RankCounters, now_s: float, passed_s: float) -> None:
-        """Take the difference of two readings."""
+        """Add the difference of two readings."""
         own_s = new.run_s - old.run_s + new.ready_s - old.ready_s
         own_s += new.disk_s - old.disk_s + new.stopped_s - old.stopped_s
         differences = {
@@ -325,7 +327,7 @@ class RankGauge:
         self.cores.add(now_s, max(0.0, new.cpu_s - old.cpu_s) / passed_s)
 
     def count_instead(self, traffic: History, now_s: float) -> None:
-        """Without steps: take what is sent, or else the CPU time used, as a measure of progress.
+        """Without steps, use the traffic, or else the CPU time, as a measure of progress.
 
         The unit is what was usual in a second, of the last few seconds: steps come in bursts.
         """
@@ -375,7 +377,7 @@ class RankGauge:
 
 
 class LinkGauge:
-    """What is sent to one node."""
+    """Measures the traffic to one node."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -383,7 +385,7 @@ class LinkGauge:
         self.rate, self.busy, self.resent, self.rtt = (History() for _ in range(4))
 
     def count(self, old: LinkCounters, new: LinkCounters, now_s: float, passed_s: float) -> None:
-        """Take the difference of two readings."""
+        """Add the difference of two readings."""
         sent = max(0, new.sent_bytes - old.sent_bytes)
         busy_s = max(0.0, new.busy_s - old.busy_s)
         self.sent.add(now_s, sent / passed_s)
@@ -412,7 +414,7 @@ class LinkGauge:
 
 
 class Gauge:
-    """One part of one attempt."""
+    """Measures one part of one attempt."""
 
     def __init__(self, interface: str) -> None:
         self._interface = interface
@@ -426,26 +428,26 @@ class Gauge:
 
     @property
     def is_odd(self) -> bool:
-        """Whether a rank may be slow, so that it is worth looking closer."""
+        """Whether any rank may be slow, and is worth a closer look."""
         return any(one.pace.is_odd for one in self._ranks.values())
 
     @property
     def looks(self) -> int:
-        """The most stacks of one rank that were looked at in this slow time; they are bounded."""
+        """The highest number of stacks sampled from a rank in this slow period; it is bounded."""
         return max((len(one.stacks) for one in self._ranks.values()), default=0)
 
     def take(self, step: RankStep, now_s: float) -> None:
-        """Take a step that a rank has reported, at this Unix time."""
+        """Add a step that a rank has reported, at this Unix time."""
         self._rank(step.rank).take(step, now_s)
 
     def take_stacks(self, stacks: list[RankStack], now_s: float) -> None:
-        """Take where ranks were at this Unix time."""
+        """Add the stacks of ranks, taken at this Unix time."""
         for one in stacks:
             if one.doing != "not known":
                 self._rank(one.rank).stacks.append((now_s, one))
 
     def look(self, new: Counters) -> Pressure:
-        """Take the counters of this moment. Call it about once a second."""
+        """Add a reading of the counters, and return the pressure. Call about once a second."""
         old, self._last = self._last, new
         now_s = new.time_s
         if old is not None and now_s > old.time_s:
@@ -524,7 +526,7 @@ LATER_LOOK_INTERVAL_S = 7.0
 
 
 class Observation(NamedTuple):
-    """What was seen in a second.
+    """What was observed in one second.
 
     Args:
         loading: of ranks that do not report it themselves.
@@ -537,7 +539,7 @@ class Observation(NamedTuple):
 
 
 class SlownessObserver:
-    """Observes one attempt on one node.
+    """Observes the speed of one attempt on one node.
 
     Args:
         ask: requests the stacks of every living rank.
@@ -560,15 +562,15 @@ class SlownessObserver:
         self._asked_s = 0.0
 
     def take(self, step: RankStep) -> None:
-        """Take a step of a rank of this node."""
+        """Add a step of a rank of this node."""
         self._gauge.take(step, step.time_s)
 
     def reports(self, rank: Rank) -> None:
-        """Note that a rank reports itself what it does before its first step."""
+        """Note that a rank itself reports its progress before the first step."""
         self._loading.reports(rank)
 
     def look(self, part: PartStatus) -> Observation | None:
-        """Look again; call several times a second. Returns something once a second."""
+        """Read the counters; call several times a second. Returns a result once a second."""
         if part.state != "running":
             return None
         now_s = self._clock()
@@ -584,7 +586,7 @@ class SlownessObserver:
         return Observation(self._gauge.look(counters), loading, exchanged)
 
     def _look_at_stacks(self, now_s: float) -> None:
-        """Sample where the ranks are, while they may be slow."""
+        """Sample the ranks' stacks while they may be slow."""
         if self._asked:
             is_late = now_s - self._asked_s > ANSWER_S
             if is_late or all(one.is_answered for one in self._asked):

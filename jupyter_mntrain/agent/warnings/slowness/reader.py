@@ -1,4 +1,4 @@
-"""Reader: reads all counters around a part at once, and its ranks' states in between."""
+"""Reader: reads all counters that concern a part at once, and its ranks' states in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_mntrain.telemetry.gpus import GpuReader
 
 
 class CountersReader:
-    """Reads for one attempt on one node.
+    """Reads the counters of one attempt on one node.
 
     Args:
         own: this node's placement.
@@ -38,14 +38,14 @@ class CountersReader:
         return self._own.interface
 
     def look(self, pids: Mapping[Rank, int], now_s: float) -> None:
-        """Note the states of the ranks; call it several times a second."""
+        """Note the states of the ranks. Call several times a second."""
         before_s, self._last_look_s = self._last_look_s, now_s
         passed_s = min(1.0, now_s - before_s) if before_s is not None else 0.0
         for rank, pid in pids.items():
             self._in_state[rank][kernel.state_of(pid)] += passed_s
 
     def read(self, pids: Mapping[Rank, int], now_s: float, *, is_odd: bool) -> Counters:
-        """Read everything.
+        """Read all counters.
 
         Args:
             now_s: Unix time, by the clock of the attempt.
