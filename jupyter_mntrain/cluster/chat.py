@@ -24,8 +24,9 @@ LOST_AFTER_S = 20.0
 
 
 class Chat:
-    """Asks a chat job. While it is open it tells the job that somebody is there, between questions,
-    too; the job ends when it is closed, or when nobody has told it so for half a minute.
+    """Asks questions of a chat job, which ends when the chat is closed.
+    While it is open, it also keeps the job alive between questions: a job that nobody has
+    contacted for half a minute ends.
 
     Args:
         view: the job as it is now.
@@ -52,7 +53,7 @@ class Chat:
         self.close()
 
     def ready(self) -> ChatAnswer | None:
-        """What is known of the model once it is loaded; ``None`` after a moment if it is not.
+        """Describe the model once it is loaded; ``None`` after a moment if it is not.
 
         Raises:
             MntrainError: why the job has ended.
@@ -63,7 +64,7 @@ class Chat:
     def answers(
         self, messages: tuple[ChatMessage, ...], sampling: Sampling, *, is_completion: bool
     ) -> Iterator[ChatAnswer]:
-        """Ask, and yield the answer piece by piece as it comes; the last one may have a problem.
+        """Ask, and yield the answer piece by piece; the last piece may carry a problem.
 
         Raises:
             MntrainError: why the job has ended.
@@ -87,7 +88,7 @@ class Chat:
                 return
 
     def close(self) -> None:
-        """End the job. A job that cannot be told ends by itself."""
+        """End the job. A job that cannot be reached ends by itself."""
         self._driver.loop.run(self._end())
 
     def _ask(self) -> ChatAnswer | None:

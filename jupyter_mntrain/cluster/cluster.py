@@ -145,16 +145,16 @@ class Cluster:
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
         """Call ``tell`` after every change of nodes, jobs or a watched job's history, in this
-        cluster's own thread; it must return at once and not raise. Returns what ends it.
+        cluster's own thread; it must return at once and not raise. Returns the unsubscriber.
         """
         return self._driver.live.changes.subscribe(tell)
 
     def nodes(self) -> tuple[NodeView, ...]:
-        """All known nodes, sorted by name. From the live view: contacts no node."""
+        """Return all known nodes, sorted by name, from the live view: contacts no node."""
         return self._driver.live.nodes
 
     def refuse_read_only(self) -> None:
-        """Refuse early what a read-only driver may not do.
+        """Raise early if this driver is read-only and may not do what follows.
 
         Raises:
             RefusedError: this driver is read-only.
@@ -164,14 +164,16 @@ class Cluster:
     def nodes_when_ready(
         self, names: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> tuple[NodeView, ...]:
-        """Like :meth:`nodes`, but a driver that has just started first waits for discovery: until
-        the nodes in ``names`` are found, or the time that discovery needs is over.
+        """Return :meth:`nodes`, after waiting in a new driver until discovery has found ``names``,
+        or has had enough time.
         """
         self._search.wait_until_known(names, progress)
         return self.nodes()
 
     def first_nodes(self) -> tuple[NodeView, ...]:
-        """Like :meth:`nodes_when_ready`, not waiting for silent nodes: they are ``connecting``."""
+        """Like :meth:`nodes_when_ready`, but do not wait for silent nodes: they are
+        ``connecting``.
+        """
         if self.membership.is_driver:
             members = self.membership.members()
             nodes = [one for one in members if one.role == "node" and not one.is_revoked]
@@ -179,7 +181,9 @@ class Cluster:
         return self.nodes()
 
     def awaited(self) -> str:
-        """Which nodes have not answered this driver yet, and for how long; empty if all have."""
+        """Say which nodes have not answered this driver yet, and for how long; empty if
+        all have.
+        """
         return self._search.awaited()
 
     def resume(
@@ -194,7 +198,7 @@ class Cluster:
         submitted_by: str = "",
         progress: Progress = SILENT,
     ) -> Job:
-        """Go on where a run ended, as a new job of it, from its newest checkpoint.
+        """Resume a run from its newest checkpoint, as a new job of that run.
 
         Args:
             job_id: any job of the run, or the beginning of its id.
@@ -224,7 +228,7 @@ class Cluster:
         )
 
     def checkpoints(self, job_id: str, *, progress: Progress = SILENT) -> Checkpoints:
-        """What the run of a job has saved: to list, pin, delete, copy elsewhere and export.
+        """Return the checkpoints of a job's run: to list, pin, delete, copy and export.
 
         Raises:
             JobNotFoundError, SpecError: as for :meth:`job`.
@@ -236,7 +240,7 @@ class Cluster:
     def jobs(
         self, *, search: str = "", everything: bool = False, sort: JobSort = "started"
     ) -> tuple[JobView, ...]:
-        """The jobs that have not ended, and the newest 20 ended ones, of all reachable nodes.
+        """List the jobs that have not ended, and the newest 20 ended ones, of all reachable nodes.
 
         Args:
             search: only jobs with this text in name, id, note, nodes, command or person, however
@@ -251,17 +255,17 @@ class Cluster:
         return self._jobs.listed(search, sort, everything=everything)
 
     def known_jobs(self) -> tuple[JobView, ...]:
-        """The jobs that this driver has heard of, newest first. Contacts no node."""
+        """Return the jobs that this driver has heard of, newest first. Contacts no node."""
         return tuple(self._driver.live.jobs.values())
 
     def known_job(self, job_id: JobId) -> Job:
-        """A job by its full id, without a check that any node knows it."""
+        """Return a job by its full id, without checking that a node knows it."""
         from jupyter_mntrain.cluster.job import Job
 
         return Job(self._driver, job_id)
 
     def job(self, job_id: str, *, progress: Progress = SILENT) -> Job:
-        """A job of any driver, by its id or the beginning of it.
+        """Return a job of any driver, by its id or the beginning of it.
 
         Raises:
             JobNotFoundError: no reachable node knows it.
@@ -281,8 +285,8 @@ class Cluster:
         on_measured: Callable[[LinkMeasurement], object] = bool,
         on_skipped: Callable[[MntrainError], object] | None = None,
     ) -> tuple[LinkMeasurement, ...]:
-        """Measure every ordered pair in turn, about 2 s each. The senders store the results: what
-        was measured stays, also where another link fails or Ctrl-C ends it.
+        """Measure the links of every ordered pair of nodes in turn, about 2 s each. The senders
+        store the results, which stay even if another link fails or Ctrl-C ends the measurement.
 
         Args:
             participants: nodes and interfaces; default: all nodes, and all that they share.
@@ -352,7 +356,9 @@ class Cluster:
         return self._driver.loop.run(self._search.client(node).port_status(port, interface))
 
     def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
-        """What each participant has of what a job runs in; empty if that is the agents' own."""
+        """Return each participant's interpreter and folder for a job; empty if the agents' own is
+        used.
+        """
         return self._driver.loop.run(self._driver.launcher().workplaces(spec))
 
     def with_hub_commit(
@@ -362,8 +368,8 @@ class Cluster:
         on_note: Callable[[Problem], object] = bool,
         progress: Progress = SILENT,
     ) -> JobSpec:
-        """The job with the commit and copy of its model, if its recipe names one of the Hugging
-        Face hub, ``org/name``; a launch does so, too. The config comes into this machine's cache.
+        """Return the job with the commit of its model, if its recipe names one of the Hugging Face
+        hub (``org/name``), as a launch does. The config is cached on this machine.
 
         Args:
             on_note: told if the hub did not answer, and an older commit may be used.
@@ -378,7 +384,7 @@ class Cluster:
         return self._driver.loop.run(with_hub_commit(program, progress, on_note))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
-        """The exact command and environment of every node; nothing is started or leased.
+        """Return the exact command and environment of every node; starts and leases nothing.
 
         The job id is ``j-00000000``, and the port 0 unless the spec has one: only a launch
         decides them. A model of the hub has the name of its copy, as after :meth:`with_hub_commit`.
@@ -439,7 +445,9 @@ class Cluster:
         return Job(self._driver, view.job_id)
 
     def plan_launch(self, spec: JobSpec, begin: str) -> BeginPlan:
-        """What :meth:`launch` would begin with; raises the same errors, and starts nothing."""
+        """Return what :meth:`launch` would start from; raises the same errors, but
+        starts nothing.
+        """
         from jupyter_mntrain.cluster.launch.resume import plan_beginning
 
         self._wait_until_known([one.node for one in spec.participants], SILENT)

@@ -12,6 +12,6 @@ from jupyter_mntrain.model.environment import (
 
 
 def default_cluster(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The cluster's name, and the addresses of its agents."""
+    """Return the cluster's name and the addresses of its agents."""
     name = environment.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
     return name, tuple(environment.get(AGENTS_VARIABLE, "").replace(",", " ").split())

@@ -1,1 +1,1 @@
-"""Acceptance run: trains, breaks and measures jobs on a cluster, and observes what comes of it."""
+"""Acceptance run: trains, breaks and measures jobs on a cluster, and observes the results."""

@@ -1,4 +1,4 @@
-"""Acceptance run: every part in turn, with a report of what is known whenever it ends."""
+"""Acceptance run: runs every part in turn, and reports what is known even if it is interrupted."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _BREAKING: frozenset[Part] = frozenset({"gang", "failures", "resume"})
 
 
 class AcceptanceRun:
-    """Accepts a cluster, once.
+    """A single acceptance run on a cluster.
 
     Args:
         cluster: an open one.
@@ -99,7 +99,8 @@ class AcceptanceRun:
         self._is_whole = True
 
     def run(self) -> AcceptanceReport:
-        """Do all of it. Ctrl-C ends it: what is known is reported, and nothing stays.
+        """Run all parts. Ctrl-C ends the run: the report says what is known so far, and all jobs
+        are deleted.
 
         What a part cannot do fails its criteria, and the others go on.
         """
@@ -124,7 +125,7 @@ class AcceptanceRun:
         return self.report()
 
     def report(self) -> AcceptanceReport:
-        """As far as it is."""
+        """Return the report of what has been observed so far."""
         return AcceptanceReport(
             cluster=self._cluster.name,
             version=__version__,
@@ -151,7 +152,9 @@ class AcceptanceRun:
             self._see(commands=(*self._observed.commands, one))
 
     def _time_jobs(self) -> None:
-        """On each number of nodes; without scaling, only on all, for what is broken later."""
+        """Time the training on each number of nodes; without scaling, only on all, as a
+        baseline.
+        """
         if not sharing(self._observed.nodes) and "scaling" in self._parts:
             self._measure()
         most = len(self._names)
@@ -173,7 +176,9 @@ class AcceptanceRun:
             self._see(scaling=(*self._observed.scaling, found.point))
 
     def _measure(self) -> None:
-        """What predictions are made of; without it they guess, and say so."""
+        """Measure devices and links for the predictions, which are guesses without it,
+        and say so.
+        """
         with self._telling("measuring devices and links"):
             self._cluster.usage.measure_devices(
                 self._training.participants, python=self._training.python, progress=self._progress
@@ -244,7 +249,7 @@ class AcceptanceRun:
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
-        """Work that a run can do without."""
+        """Report a step of the run that may fail without failing the run."""
         self._progress.report(what, 0, None)
         try:
             yield
@@ -255,7 +260,9 @@ class AcceptanceRun:
         self._observed = msgspec.structs.replace(self._observed, **what)
 
     def _has_seen(self, part: Part) -> bool:
-        """Whether a part has anything to judge; what it lacks is said to be not reached."""
+        """Whether a part has something to judge; otherwise the report says that it was
+        not reached.
+        """
         seen = self._observed
         found: dict[Part, object] = {
             "commands": seen.commands,

@@ -1,4 +1,4 @@
-"""Broken jobs: one that is killed and resumes, and one that wants its place, then fails."""
+"""Broken jobs: one that is killed and resumes, and one that competes for its nodes and fails."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ class BrokenJob:
         return GangTrial(first_step_s=first_s, ranks=ranks, wanted=wanted, problem=problem)
 
     def kill_a_rank(self) -> InducedFault:
-        """Kill its last rank once it has saved and gone on from there; watch it resume."""
+        """Kill its last rank once it has saved a checkpoint and made more steps; watch
+        it resume.
+        """
         job = self.job
         fault = begun_fault(job, "rank-killed")
 
@@ -109,7 +111,7 @@ class BrokenJob:
         return watched(self._jobs, job, fault, attempt=1)
 
     def resumption(self, unbroken: Job) -> ResumedRun:
-        """Wait for its end, and compare its losses with those of the same run, unbroken."""
+        """Wait for its end, and compare its losses with those of the uninterrupted run."""
         job = self.job
         found = ResumedRun(job_id=job.id, reference=unbroken.id)
         try:
@@ -127,7 +129,7 @@ class BrokenJob:
 
 
 class StepSums(NamedTuple):
-    """What all ranks have summed in a step."""
+    """Loss and gradient norm of a step, summed over all ranks."""
 
     loss: Number
     grad_norm: Number | None = None
@@ -159,14 +161,14 @@ def compared(
 
 
 def sums_of(job: Job) -> dict[int, StepSums]:
-    """Of every step that the newest attempt of an ended job made."""
+    """Return the sums of every step that the newest attempt of an ended job made."""
     history = job.wait_for_history(CLEANUP_S)
     steps = (one for series in history.ranks.values() for one in series.steps)
     return {one.step: StepSums(one.loss, one.grad_norm) for one in steps if one.loss is not None}
 
 
 class HeldLeases:
-    """Leases that stay held: an attempt to start holds some for a moment, and gives them back."""
+    """The most leases that were held for longer than an attempt to start holds them."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -182,14 +184,14 @@ class HeldLeases:
 
 
 def began_after(later: JobView, earlier: JobView) -> bool:
-    """Whether each node's part of a job began after that of the other had ended, by its clock."""
+    """Whether, on each node, the later job began after the earlier one had ended, by its clock."""
     ended = {one.node_id: one.ended_s for one in earlier.parts}
     times = [(one.started_s, ended.get(one.node_id)) for one in later.parts]
     return all(began and end and began >= end for began, end in times)
 
 
 class Rival:
-    """A script on all nodes that wants what another job has.
+    """A script on all nodes that competes for the GPUs and ports of another job.
 
     Args:
         like: the other job's spec.
@@ -204,7 +206,7 @@ class Rival:
         self._job: Job | None = None
 
     def contend(self, other: Job, trial: GangTrial) -> GangTrial:
-        """Launch it while the other job runs, then queue it, until the other one has ended."""
+        """Launch it while the other job runs, then queue it until the other job has ended."""
         jobs = self._jobs
         port = other.view().attempt.master_port
         spec = msgspec.structs.replace(self._spec, port=port)
@@ -238,7 +240,9 @@ class Rival:
         )
 
     def fail(self) -> tuple[InducedFault, ...]:
-        """Watch it fail, and go on, once in each way; it starts now unless it was queued."""
+        """Watch it fail and restart, once for each kind of fault; launch it unless it
+        was queued.
+        """
         if self._job is None:
             self._job = self._jobs.launch(self._spec)
         job, jobs, found = self._job, self._jobs, []

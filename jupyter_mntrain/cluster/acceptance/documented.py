@@ -1,4 +1,4 @@
-"""Documented commands: those that the documentation tells people to run, run as they stand."""
+"""Documented commands: runs the commands of the documentation exactly as they are written."""
 
 from __future__ import annotations
 

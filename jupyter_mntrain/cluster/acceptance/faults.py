@@ -1,4 +1,4 @@
-"""Faults: how long it takes until a driver is told of one, and until the job goes on."""
+"""Faults: how long it takes until a driver learns of one, and until the job continues."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 
 
 def last_place(view: JobView) -> tuple[str, int]:
-    """Node and number of the last rank, which the faults hit."""
+    """Return the node and number of the last rank, which the faults hit."""
     place = view.attempt.placements[-1]
     return place.node, place.ranks[-1]
 
 
 def rank_steps(view: JobView) -> list[int]:
-    """The newest step of each rank."""
+    """Return the newest step of each rank."""
     return [rank.step or 0 for part in view.parts for rank in part.ranks]
 
 
 def told(view: JobView) -> Problem | None:
-    """What a driver is told of an attempt that failed or stalled."""
+    """Return the problem that a driver sees when an attempt fails or stalls."""
     waits = view.restart.waits_for if view.restart else None
     own = (part.problem for part in view.parts if part.problem is not None)
     return view.problem or view.stall or next(own, None) or waits
 
 
 def watched(jobs: TrialJobs, job: Job, fault: InducedFault, attempt: int) -> InducedFault:
-    """Watch an attempt from the moment that it fails until the next one makes new steps.
+    """Watch an attempt from its failure until the next attempt makes new steps.
 
     Args:
         fault: says what was done, and where.
@@ -69,6 +69,6 @@ def watched(jobs: TrialJobs, job: Job, fault: InducedFault, attempt: int) -> Ind
 
 
 def begun_fault(job: Job, kind: FaultKind) -> InducedFault:
-    """A fault of the last rank of a job."""
+    """Return a record of a fault of the job's last rank, yet without its times."""
     node, rank = last_place(job.view())
     return InducedFault(kind=kind, node=node, rank=rank, job_id=job.id)

@@ -1,4 +1,4 @@
-"""Sweep: looks on every node for what jobs have left."""
+"""Sweep: looks on every node for processes and leases that jobs have left behind."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class SweptProcess(Record, frozen=True):
 
 
 class SweptNode(Record, frozen=True):
-    """What the program says of its node."""
+    """What the sweeping program reports of its node."""
 
     node: str
     found: tuple[SweptProcess, ...] = ()
 
 
 def sweep(jobs: TrialJobs, like: JobSpec, kept: Sequence[JobId]) -> Leftovers:
-    """Look for processes and leases of all jobs so far.
+    """Look for processes and leases that the jobs so far have left behind.
 
     Args:
         like: a job on the nodes to look at.

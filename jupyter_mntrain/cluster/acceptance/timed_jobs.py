@@ -32,12 +32,12 @@ class TimedJob(NamedTuple):
 
 
 def with_nodes(spec: JobSpec, count: int) -> JobSpec:
-    """The same job on its first nodes only."""
+    """Return the job with only its first ``count`` nodes."""
     return msgspec.structs.replace(spec, participants=spec.participants[:count])
 
 
 def with_steps(spec: JobSpec, steps: int, *, saves_every: int = 0) -> JobSpec:
-    """The same job with so many steps.
+    """Return the job with this number of steps.
 
     Args:
         saves_every: interval of its checkpoints; 0: it saves none.
@@ -52,7 +52,7 @@ def with_steps(spec: JobSpec, steps: int, *, saves_every: int = 0) -> JobSpec:
 
 
 def steps_for(point: ScalingPoint, nodes: int) -> int:
-    """Steps that take long enough on so many nodes to be timed, by what one job's took."""
+    """Return how many steps take long enough to be timed on this number of nodes."""
     if not point.step_s:
         return FIRST_STEPS
     wanted = round(RUN_S / point.step_s * nodes / len(point.nodes))
@@ -60,7 +60,7 @@ def steps_for(point: ScalingPoint, nodes: int) -> int:
 
 
 def timed(jobs: TrialJobs, spec: JobSpec, names: tuple[str, ...], steps: int) -> TimedJob:
-    """Run a job to its end, and return its figures, or why there are none.
+    """Run a job to its end, and return its figures, or why it has none.
 
     Args:
         names: of its nodes.
@@ -80,7 +80,7 @@ def timed(jobs: TrialJobs, spec: JobSpec, names: tuple[str, ...], steps: int) ->
 
 
 def told(point: ScalingPoint, summary: JobSummary, plan: Plan | None) -> ScalingPoint:
-    """The point with what a job's summary and plan say."""
+    """Return the point with the figures of a job's summary and plan."""
     return msgspec.structs.replace(
         point,
         step_s=summary.step_s,

@@ -1,4 +1,4 @@
-"""Trial jobs: those that an acceptance run starts, remembered until they are deleted."""
+"""Trial jobs: starts the jobs of an acceptance run, and deletes all of them at its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLEANUP_S = 10.0
 
 
 class AcceptedCluster(Protocol):
-    """What is needed of a :class:`jupyter_mntrain.Cluster` to start jobs."""
+    """The part of :class:`jupyter_mntrain.Cluster` that is needed to start jobs."""
 
     def nodes(self) -> tuple[NodeView, ...]: ...
 
@@ -48,7 +48,7 @@ class AcceptedCluster(Protocol):
 
 
 class TrialJobs:
-    """Starts jobs, waits for what becomes of them, and deletes all of them.
+    """Starts jobs, waits for their results, and deletes all of them.
 
     Args:
         is_checked: whether the doctor looks at the nodes before the first launch.
@@ -63,7 +63,7 @@ class TrialJobs:
 
     @property
     def ids(self) -> tuple[JobId, ...]:
-        """Of all jobs that were started, also of those deleted since."""
+        """The ids of all jobs that were started, including deleted ones."""
         return tuple(job.id for job in self._jobs)
 
     def launch(self, spec: JobSpec, *, is_queued: bool = False) -> Job:
@@ -86,8 +86,8 @@ class TrialJobs:
     def until(
         self, is_true: Callable[[], object], what: str, limit_s: float | None = None
     ) -> float | None:
-        """Wait until something is true, looked at after every change. Returns the seconds that
-        this took, or ``None`` if it was not within the limit (of a job, if none is given).
+        """Wait until ``is_true()``, checked after every change. Returns the seconds that this took,
+        or ``None`` after ``limit_s`` (default: the limit of a job).
         """
         limit_s = LIMIT_S if limit_s is None else limit_s
         begun_s = time.monotonic()
@@ -106,7 +106,7 @@ class TrialJobs:
         return time.monotonic() - begun_s
 
     def ended(self, job: Job, what: str) -> JobView:
-        """Wait for a job's end.
+        """Wait until a job has succeeded.
 
         Raises:
             NodeError: it did not succeed, or not in time.
@@ -127,7 +127,7 @@ class TrialJobs:
         )
 
     def leases(self, of: Sequence[JobId] = (), *, but: Sequence[JobId] = ()) -> int:
-        """Leases that nodes hold.
+        """Count the leases that nodes hold.
 
         Args:
             of: for these jobs; default: for any.
@@ -139,14 +139,14 @@ class TrialJobs:
         return sum((one in of if of else True) and one not in but for one in held)
 
     def end(self, job: Job) -> None:
-        """End a job where it has not ended, as far as its nodes answer."""
+        """End a job on every node that answers, unless it has ended."""
         with suppress(MntrainError):
             if job.state not in TERMINAL:
                 job.kill()
                 job.wait(END_S)
 
     def clean(self, *, keeps: bool) -> tuple[JobId, ...]:
-        """End all jobs, and delete them with their checkpoints. Returns those that are left.
+        """End all jobs, and delete them with their checkpoints. Returns those that remain.
 
         Args:
             keeps: whether they are to stay once they have ended.
@@ -165,7 +165,7 @@ class TrialJobs:
 
 
 def program_spec(program: ModuleType, arguments: Sequence[str], like: JobSpec) -> JobSpec:
-    """A job that runs one of our programs where another one runs.
+    """Return a job that runs one of our programs on the nodes of another job.
 
     Args:
         like: gives nodes, interpreter and variables.

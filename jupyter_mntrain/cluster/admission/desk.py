@@ -169,7 +169,7 @@ ADMIT_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 @dataclass
 class AdmissionDesk:
-    """Opens once this user is a driver of the cluster: has created or joined it, in any process.
+    """Admits machines and makes clients, once this user has created or joined the cluster.
 
     Args:
         cluster: this user's name for it.
@@ -199,7 +199,9 @@ class AdmissionDesk:
         return self._connector.identity if self._connector else None
 
     def look(self) -> None:
-        """Open once there is a membership; reload it if another process has changed it."""
+        """Open the desk once this user is a member; reload the membership if it has changed on
+        disk.
+        """
         if self._connector is not None:
             self._connector.identity.credentials.refresh()
             return
@@ -270,7 +272,9 @@ class AdmissionDesk:
         return (await admit(address, registrar, invites)).subject
 
     async def lets_in(self, address: str) -> bool:
-        """Admit the machine, if one waits, at an address that multicast does not reach."""
+        """Admit a machine that waits at an address that multicast does not reach; ``True`` if it
+        did.
+        """
         registrar = self.identity.registrar if self.identity else None
         if registrar is None or not registrar.open_invites():
             return False

@@ -1,1 +1,1 @@
-"""Agents over HTTP: the client, its transport, and diagnosis of distrust."""
+"""Agents over HTTP: the client, its transport, and the diagnosis of failed TLS handshakes."""

@@ -1,4 +1,4 @@
-"""Agent addresses: parses ``host[:port]``, and says where a node may be."""
+"""Agent addresses: parses ``host[:port]``, and refuses addresses where no node can be."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def parse_address(text: str) -> str:
 
 
 def host_of(address: str) -> str:
-    """The host of ``host:port``, without brackets."""
+    """Return the host of ``host:port``, without brackets."""
     return urlsplit(f"//{address}").hostname or address
 
 
 def refuse_elsewhere(text: str, networks: Iterable[Network]) -> None:
-    """Refuse an address that is no node's by what it looks like: a port of the system, or a host
-    that is neither in a private network nor in one of this machine's own.
+    """Refuse an address that looks unlike a node's: a privileged port, or a host that is neither
+    in a private network nor in one of this machine's networks.
 
     Args:
         networks: of this machine, see :func:`own_networks`.
@@ -81,7 +81,7 @@ def refuse_elsewhere(text: str, networks: Iterable[Network]) -> None:
 
 
 def own_networks() -> tuple[Network, ...]:
-    """The networks that this machine's interfaces are in."""
+    """Return the networks of this machine's interfaces."""
     return tuple(
         ip_network(f"{one.address.partition('%')[0]}/{_prefix(one.netmask)}", strict=False)
         for addresses in psutil.net_if_addrs().values()
@@ -104,7 +104,7 @@ def _addresses(host: str) -> set[Address]:
 
 
 def _can_be_asked(host: str) -> bool:
-    """Whether a resolver accepts it: printable, and short enough in its DNS encoding, too."""
+    """Whether a resolver accepts the name: printable, and short enough in its DNS encoding."""
     if not host.isprintable() or any(c.isspace() for c in host) or len(host) > MOST_CHARACTERS:
         return False
     try:

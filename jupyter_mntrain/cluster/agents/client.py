@@ -82,7 +82,7 @@ class AgentClient(AgentCalls):
         return info
 
     async def log(self, job_id: JobId, offset: int, limit: int) -> LogPart:
-        """A part of the log. A negative offset counts from the end."""
+        """Read a part of the log. A negative offset counts from the end."""
         params = {"offset": offset, "limit": limit}
         response = await self._request("GET", Route.LOG.format(job_id=job_id), params=params)
         if not response.is_success:
@@ -95,12 +95,12 @@ class AgentClient(AgentCalls):
         return LogPart(response.content, begin, size)
 
     async def log_times(self, job_id: JobId, begin: int, end: int) -> tuple[tuple[int, float], ...]:
-        """When the log's bytes between two offsets were written."""
+        """Return when the log's bytes between two offsets were written."""
         path = f"{Route.LOG_TIMES.format(job_id=job_id)}?begin={begin}&end={end}"
         return (await self._ask("GET", path, LogTimes)).marks
 
     async def stream(self) -> AsyncGenerator[api.StreamMessage, None]:
-        """Hello, then changes and a heartbeat per second, until the connection ends."""
+        """Stream a hello, then changes and a heartbeat per second, until the connection ends."""
         async with aclosing(self._lines(Route.STREAM, {})) as lines:
             async for line in lines:
                 yield self._decoded(api.stream_decoder.decode, line)
@@ -108,7 +108,7 @@ class AgentClient(AgentCalls):
     async def journal(
         self, job_id: JobId, *, since: int, follow: bool
     ) -> AsyncGenerator[JournalLine, None]:
-        """Lines numbered above ``since``; with ``follow``, new ones as they come.
+        """Yield the lines numbered above ``since``; with ``follow``, also new ones as they arrive.
 
         Samples of unknown kinds, from newer agents, are omitted.
         """
@@ -128,7 +128,7 @@ class AgentClient(AgentCalls):
         end: int | None = None,
         by: Literal["step", "time"] = "step",
     ) -> NodeSamples:
-        """The node's samples of a job, at most ``points`` blocks of each rank.
+        """Return the node's samples of a job, at most ``points`` blocks of each rank.
 
         Args:
             begin: first step, or Unix time, of the range; by default all steps, and the newest of
@@ -144,7 +144,7 @@ class AgentClient(AgentCalls):
         return await self._ask("GET", path, NodeSamples, extra_s=SAMPLES_S)
 
     async def node_history(self, since_s: int, until_s: int, points: int) -> NodeHistory:
-        """What the node did from one Unix second to another, at most ``points`` points of a line.
+        """Return the node's usage between two Unix times, with at most ``points`` points per line.
 
         Raises:
             NodeError: also of an agent that is too old to answer it.
@@ -251,7 +251,7 @@ class AgentClient(AgentCalls):
             raise not_an_agent(self.address, self.node) from error
 
     async def _named(self) -> dict[str, str]:
-        """The TLS name that the certificate must have, at any address."""
+        """Return the request extension with the TLS name that the certificate must have."""
         if self.node_id is None:
             self.node_id = await self._connector.identify(self.address)
         return {"sni_hostname": _dns_name(self.node_id)}

@@ -38,7 +38,7 @@ class Connector:
         self.kept.close()
 
     async def identify(self, address: str) -> NodeId:
-        """Id of the node of the cluster that answers at an address.
+        """Return the id of the cluster's node that answers at an address.
 
         Raises:
             httpx.HTTPError, ssl.SSLError: no node answers.

@@ -74,13 +74,13 @@ REVOKED: Judged = (Kind.REVOKED, "its certificate was revoked", REJOIN)
 
 
 def distrusted(judged: Judged, node: str) -> NodeError:
-    """The error for a node that is not trusted."""
+    """Return the error for a node that is not trusted."""
     kind, cause, fix = judged
     return NodeError(cause, kind=kind, fix=fix, node=node)
 
 
 def ended_trust(shown: x509.Certificate, credentials: Credentials, now: datetime) -> Judged | None:
-    """Why a certificate that was fine is not any more; ``None`` if it still is. Pure."""
+    """Return why a certificate is no longer accepted; ``None`` if it still is. Pure."""
     if shown.serial_number in credentials.revoked:
         return REVOKED
     until = shown.not_valid_after_utc

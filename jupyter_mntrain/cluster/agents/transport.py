@@ -34,7 +34,7 @@ _HOST_GONE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADD
 
 
 def open_http(context: ssl.SSLContext) -> httpx.AsyncClient:
-    """Make a client for agents: without the environment's proxies, with any number of streams.
+    """Make an HTTP client for agents, without the environment's proxies or a limit of streams.
 
     No connection is reused. One that the agent has closed meanwhile would lose a request, and
     httpcore leaks connections that it finds closed while it is being canceled (measured).
@@ -57,7 +57,7 @@ MOST_LINE_BYTES = 64 << 20
 
 
 class _BoundStream(httpx.AsyncByteStream):
-    """Ends with an error where it is longer than any agent's."""
+    """A response stream that fails once it is longer than any agent's answer."""
 
     def __init__(self, stream: httpx.AsyncByteStream, most: int) -> None:
         self._stream, self._most = stream, most
@@ -75,8 +75,8 @@ class _BoundStream(httpx.AsyncByteStream):
 
 
 async def _bound_answer(response: httpx.Response) -> None:
-    """Read no answer of any length: whoever listens there may send without end. No agent compresses
-    what it says, and a few compressed bytes may become any number.
+    """Limit the length of an answer: whatever listens there may send without end.
+    A compressed answer is refused: no agent compresses, and a few bytes may expand to any number.
     """
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise httpx.RemoteProtocolError("a compressed answer", request=response.request)
@@ -113,19 +113,19 @@ async def _follow_connection(request: httpx.Request) -> None:
 
 
 def is_about_trust(error: Exception) -> bool:
-    """Whether a certificate was refused, on either side."""
+    """Whether an error means that either side refused the other's certificate."""
     return any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
 
 
 def shown_certificate(response: httpx.Response) -> bytes:
-    """The other side's certificate, as DER."""
+    """Return the other side's certificate, as DER."""
     connection = response.extensions["network_stream"].get_extra_info("ssl_object")
     shown: bytes = connection.getpeercert(binary_form=True)
     return shown
 
 
 def transport_error(error: Exception, address: str, node: str) -> NodeError:
-    """The error for a request that got no answer."""
+    """Return the error for a request that got no answer."""
     if isinstance(error, httpx.TimeoutException):
         if error.request.extensions.get(_IS_THERE):
             return NodeError(
@@ -153,7 +153,7 @@ def transport_error(error: Exception, address: str, node: str) -> NodeError:
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Lines of an NDJSON stream; what follows the last newline is an unfinished line.
+    """Yield the lines of an NDJSON stream; an unfinished last line is dropped.
 
     httpx's own ``aiter_lines`` also splits at U+2028 and its like, which JSON may hold.
     """

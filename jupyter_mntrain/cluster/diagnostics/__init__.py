@@ -1,1 +1,1 @@
-"""What the doctor needs to know, asked of all nodes at once."""
+"""Doctor, benchmark and smoke step: ask all nodes at once for what the checks need."""

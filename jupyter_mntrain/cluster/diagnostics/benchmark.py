@@ -1,4 +1,4 @@
-"""Cluster benchmark: a job that times messages as training sends them, and is gone afterwards."""
+"""Cluster benchmark: a temporary job that times messages as training sends them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class ClusterBenchmark:
         is_checked: bool = True,
         progress: Progress = SILENT,
     ) -> BenchReport:
-        """Time messages of growing sizes between these ranks, in a job; the nodes keep what each
-        link reached. Links that are due are measured before. Ctrl-C ends and deletes the job; one
-        that failed is kept.
+        """Run a job that times messages of growing sizes; the nodes keep what each link reached.
+        Links that are due are measured first. Ctrl-C ends and deletes the job; a failed one is
+        kept.
 
         Args:
             participants: from :meth:`Cluster.participants`.
@@ -99,7 +99,7 @@ class ClusterBenchmark:
         return report
 
     def _measure_links(self, participants: Sequence[Participant], progress: Progress) -> str:
-        """Measure the links that are due; a launch can do without. Returns why they were not."""
+        """Measure the links that are due. Returns why that failed, which does not stop a launch."""
         if len(participants) < 2:
             return ""
         streams = NCCL_STREAMS if all(one.gpus for one in participants) else 1
@@ -135,7 +135,7 @@ class ClusterBenchmark:
 def bench_spec(
     participants: Sequence[Participant], largest_bytes: int, python: str | None = None
 ) -> JobSpec:
-    """The job of a benchmark.
+    """Return the job of a benchmark.
 
     Raises:
         SpecError: there are fewer than two ranks.
@@ -155,6 +155,6 @@ def bench_spec(
 
 
 def read_lines(job: Job) -> list[BenchedLine]:
-    """What rank 0 of a benchmark printed."""
+    """Return the lines that rank 0 of a benchmark printed."""
     with_none = (read_line(line.text) for piece in job.whole_log(rank=0) for line in piece)
     return [line for line in with_none if line is not None]

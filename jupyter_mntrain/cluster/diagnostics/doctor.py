@@ -1,4 +1,4 @@
-"""Cluster doctor: asks nodes what keeps them from training, all at once, and judges it."""
+"""Cluster doctor: checks all nodes at once for what keeps them from training."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ class ClusterDoctor:
         )
 
     def _judged(self, case: Case, told: ToldByNodes) -> tuple[Finding, ...]:
-        """What there is to say; the next launch knows that the ways are well."""
+        """Return the findings, and keep working paths, so that the next launch need not
+        try them.
+        """
         found = examine(case)
         self._driver.known_paths.keep(told.able, case.paths, found, self._driver.live.jobs)
         return found
@@ -111,8 +113,8 @@ class ClusterDoctor:
     def _chosen(
         self, names: Sequence[str], participants: Sequence[Participant]
     ) -> tuple[list[AskedNode], dict[str, Problem]]:
-        """Each node that is to be examined, once, with what a job would use of it; and, if none
-        was named, those that are silent.
+        """Return each node to examine, once, with what a job would use of it; and the silent nodes,
+        if no node was named.
         """
         usable = self._search.usable()
         infos = [find_node(name, usable) for name in names] if names else usable
@@ -141,7 +143,9 @@ class ClusterDoctor:
         spec: JobSpec | None,
         progress: Progress,
     ) -> tuple[ToldByNodes, PathsFound, Problem | None]:
-        """What the nodes tell, the paths between them, and why a launch would refuse the job."""
+        """Return what the nodes report, the paths between them, and why a launch would refuse the
+        job.
+        """
         told, refused = await asyncio.gather(
             prober.ask(wanted, question, progress), self._refused(spec)
         )
@@ -149,7 +153,9 @@ class ClusterDoctor:
         return told, await prober.try_paths(told.able), refused
 
     async def _refused(self, spec: JobSpec | None) -> Problem | None:
-        """Why a launch would refuse the job, whatever the nodes are like; ``None`` if it is not."""
+        """Return why a launch would refuse the job, apart from the checks; ``None`` if it would
+        not.
+        """
         if spec is None:
             return None
         try:
@@ -168,7 +174,7 @@ class ClusterDoctor:
 
 
 def _nobody(silent: Mapping[str, Problem]) -> NodeError:
-    """The error where no node answers, with those that are known and why they do not."""
+    """Return the error that no node answers, with the known nodes and why each is silent."""
     known = "; ".join(f"{name}: {why.cause}" for name, why in silent.items())
     return NodeError(
         f"no node answers ({known})" if known else "no node answers",
@@ -178,7 +184,7 @@ def _nobody(silent: Mapping[str, Problem]) -> NodeError:
 
 
 async def _with_model(spec: JobSpec, progress: Progress) -> tuple[JobSpec, Problem | None]:
-    """The job with its model's commit, if that is one of the hub; or as it is, and why not."""
+    """Return the job with the commit of its hub model, if any; or as it is, and the problem."""
     try:
         return await with_hub_commit(program_of(spec), progress), None
     except MntrainError as error:

@@ -1,4 +1,4 @@
-"""Smoke step: starts a job only to see whether it works, and leaves nothing of it behind.
+"""Smoke step: starts a job only to see whether it works, and deletes it.
 
 A recipe makes one step with random tokens and new weights. The data of a script is not known: its
 ranks import its modules, meet, and add a number.
@@ -69,7 +69,7 @@ def probe_job(
 
 
 def delete_job(job: Job) -> None:
-    """End a job where it has not ended, and delete it, as far as its nodes answer."""
+    """End a job, unless it has ended, and delete it on every node that answers."""
     with suppress(MntrainError):
         if job.state not in TERMINAL:
             job.kill()
@@ -103,8 +103,8 @@ class ClusterTrial:
         submitted_by: str = "",
         progress: Progress = SILENT,
     ) -> DoctorReport:
-        """Start a job where the doctor found nothing that stops it, for ``doctor.deep_limit_s`` at
-        most, and add to the doctor's report what became of it. Ctrl-C ends and deletes it.
+        """Start the job for at most ``doctor.deep_limit_s``, unless the doctor's report stops it,
+        and add the result to the report. Ctrl-C ends and deletes the job.
 
         Busy GPUs are left alone, and so are nodes without GPUs on which a job runs.
 
@@ -139,7 +139,7 @@ class ClusterTrial:
         )
 
     def _running(self, spec: JobSpec, infos: Sequence[NodeInfo]) -> Problem | None:
-        """A job that shall not be disturbed."""
+        """Return the problem if a running job would be disturbed."""
         wanted = {
             info.node_id: set(one.gpus) for info, one in zip(infos, spec.participants, strict=True)
         }
@@ -180,8 +180,8 @@ class ClusterTrial:
 
 
 def tried_spec(spec: JobSpec, modules: Sequence[str] = ()) -> JobSpec:
-    """The job that is started in place of another: on the same nodes, with the same interpreter
-    and variables, except for what would tell somebody of its end.
+    """Return the job to try in place of another: on the same nodes, with the same interpreter and
+    variables, but without those that notify somebody of its end.
     """
     environment = {
         name: value
@@ -218,7 +218,7 @@ def _nodes(spec: JobSpec, infos: Sequence[NodeInfo]) -> Iterator[TriedNode]:
 
 
 def _hindrance(report: DoctorReport) -> Problem | None:
-    """Why there is no use in trying."""
+    """Return the problem that makes a try pointless, if any."""
     if report.can_launch:
         return None
     return Problem(
@@ -229,7 +229,7 @@ def _hindrance(report: DoctorReport) -> Problem | None:
 
 
 def _ranks(job: Job) -> Iterator[TriedRank]:
-    """The ranks that have told, as their nodes' logs have it."""
+    """Yield the ranks that have reported, read from the job's logs."""
     for piece in job.whole_log():
         for line in piece:
             if (told := read_line(line.text)) is not None:
@@ -252,7 +252,7 @@ def _with_plan(trial: JobTrial, plan: Plan | None) -> JobTrial:
 
 
 def _problems(view: JobView) -> list[Problem]:
-    """What the job failed of, and what else failed on another node by itself."""
+    """Return why the job failed, and independent failures on other nodes."""
     root = view.problem or Problem(kind=Kind.ERROR, cause="the job failed")
     own = (_own_problem(part) for part in view.parts if part.node != root.node)
     return [root, *(one for one in own if one is not None)]
@@ -267,7 +267,7 @@ def _own_problem(part: PartStatus) -> Problem | None:
 
 
 def _failed(trial: JobTrial, problems: Sequence[Problem]) -> JobTrial:
-    """With the problem of each node; of one that names none of them, all have it."""
+    """Add each node's problem to the trial; a problem that names no node applies to all."""
     by_node = {one.node: one for one in reversed(problems)}
     root = problems[0]
     is_of_all = root.node not in {one.node for one in trial.nodes}
@@ -283,7 +283,7 @@ def _not_tried(found: Problem) -> Problem:
 
 
 def _unended(view: JobView) -> Problem | None:
-    """Why the end of the job is not known."""
+    """Return why the job did not make its first step; ``None`` if it did."""
     if view.state == "succeeded":
         return None
     if view.state == "canceled":

@@ -1,4 +1,4 @@
-"""Discovery: finds agents by mDNS; the heartbeat decides whether a node is alive."""
+"""Discovery: finds agents by mDNS. Whether a node is alive, its heartbeat decides."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _VIRTUAL_NAME = re.compile(r"(utun|tun|tap|bridge|vmnet|vnic|awdl|llw|ap)\d*")
 
 
 def browsing_addresses(sysfs: Path = SYSFS) -> tuple[str, ...]:
-    """IPv4 addresses of every interface that is up and not virtual, and loopback."""
+    """Return the IPv4 addresses of every interface that is up and not virtual, and of loopback."""
     states = psutil.net_if_stats()
     found = [
         address.address
@@ -70,7 +70,7 @@ TRY_S = 0.4
 
 
 async def deaf_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Own addresses on which this machine does not receive its own multicast query.
+    """Return the addresses on which this machine does not receive its own multicast query.
 
     The kernel loops it back through the same firewall rules that packets of other machines must
     pass. Takes a second if there are any. An address that cannot be tried is omitted.
@@ -115,7 +115,7 @@ def _socket(address: str) -> socket.socket:
 
 
 def _question() -> bytes:
-    """An mDNS query with a random id, by which it is recognized."""
+    """Return an mDNS query with a random id, by which it is recognized."""
     name = b"".join(
         bytes([len(label)]) + label.encode() for label in SERVICE_TYPE.rstrip(".").split(".")
     )
@@ -187,7 +187,7 @@ class Discovery(ABC):
         """
 
     async def trouble(self) -> Problem | None:
-        """Reason why agents may not be found, if there is one. May take a second."""
+        """Return the reason why agents may not be found, if any. May take a second."""
         return None
 
     @abstractmethod

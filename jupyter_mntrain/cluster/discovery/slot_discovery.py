@@ -1,4 +1,4 @@
-"""Discovery in allocations of a scheduler: by the files that agents there write."""
+"""Discovery in a scheduler's allocation: finds agents by the files that they write."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _decoder = msgspec.json.Decoder(SlotSpoken)
 
 
 async def speak_for_the_gone(directory: Path, on_found: Callable[[FoundAgent], None]) -> None:
-    """Run the program until canceled; it ends with this process, too, however that ends.
+    """Run a program that serves the records of ended agents, until canceled. It never outlives
+    this process.
 
     Args:
         on_found: called with each agent that it speaks for.
@@ -61,7 +62,7 @@ async def speak_for_the_gone(directory: Path, on_found: Callable[[FoundAgent], N
 
 
 async def _end(process: Process) -> None:
-    """Wait until it has ended, however often that is canceled; then it is killed."""
+    """Terminate the process and wait until it has ended; if the wait is canceled, kill it."""
     ending = asyncio.ensure_future(process.wait())
     end = process.terminate
     while not ending.done():
@@ -80,7 +81,7 @@ ASK_EVERY_S = 2.0
 
 
 class SlotAddresses(ABC):
-    """Where the agents of one allocation are, as its source knows. Used on a driver's loop.
+    """Addresses of one allocation's agents, as its scheduler knows them. Used on a driver's loop.
 
     Args:
         id: of the allocation.
@@ -91,15 +92,15 @@ class SlotAddresses(ABC):
 
     @abstractmethod
     async def ask(self) -> Mapping[str, str]:
-        """``host:port`` of those that are reached now, by slot."""
+        """Return the ``host:port`` of each agent that can be reached now, by slot."""
 
     @abstractmethod
     async def close(self) -> None:
-        """End what is held to reach them."""
+        """Close the connections that are held open to reach them."""
 
 
 class SlotReaching:
-    """Follows one allocation: its agents move when its pods are replaced."""
+    """Follows the agents of one allocation, whose addresses change when pods are replaced."""
 
     def __init__(self, slots: SlotAddresses) -> None:
         self._slots = slots
@@ -107,7 +108,7 @@ class SlotReaching:
         self.has_looked = False
 
     async def start(self, on_found: Callable[[str, str], None]) -> None:
-        """Begin. ``on_found`` is called with each slot and its address, after every look."""
+        """Start. ``on_found`` is called with each slot and its address after every look."""
         self._tasks.append(asyncio.create_task(self._follow(on_found)))
 
     async def close(self) -> None:
@@ -202,7 +203,7 @@ class SlotDiscovery(Discovery):
             self._tasks.append(asyncio.create_task(work))
 
     def _news(self, slots: tuple[SlotFile, ...], now_s: float) -> Iterator[FoundAgent]:
-        """Agents that were not offered yet; those that wait to join again and again."""
+        """Yield agents that are new, and repeatedly those that wait to join."""
         for slot in slots:
             before, offered_s = self._offered.get(slot.slot, (None, 0.0))
             is_due = slot.state == "joining" and now_s - offered_s >= AGAIN_EVERY_S

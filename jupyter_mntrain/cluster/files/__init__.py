@@ -1,1 +1,1 @@
-"""Files on nodes: models and data sets brought there, and checkpoints of runs."""
+"""Files on nodes: brings models and data sets there, and a job's files back."""

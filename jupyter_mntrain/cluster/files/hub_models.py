@@ -1,4 +1,4 @@
-"""Hub models: a recipe's model of the Hugging Face hub, fetched once and brought to a job's nodes.
+"""Hub models: fetches a recipe's Hugging Face model once, and brings it to a job's nodes.
 
 Its commit is found before a launch asks the nodes anything, and stands in the job's spec from then
 on: a job that is resumed, or waits, trains from the same bytes. Its weights come last, once nothing
@@ -51,7 +51,7 @@ async def with_hub_commit(
     progress: Progress = SILENT,
     on_note: Callable[[Problem], object] = bool,
 ) -> JobSpec:
-    """The job with its model's commit and copy, if its recipe names one of the hub by its id.
+    """Return the job with the commit and copy of its model, if its recipe names a hub model.
 
     Fetches the model's config, by which a launch is planned.
 
@@ -94,8 +94,8 @@ async def bring_hub_model(
     *,
     is_fetched: bool = True,
 ) -> None:
-    """Bring the copy of a model of the hub to those of a job's nodes that lack it: from a node that
-    has it, else from this machine's cache, into which it is fetched.
+    """Bring a hub model to the nodes of a job that lack it: from a node that has it, or else from
+    this machine's cache, into which it is fetched.
 
     Args:
         infos: of the participants.
@@ -128,7 +128,7 @@ async def bring_hub_model(
 
 
 async def _refuse_fetching(asked: HubId, progress: Progress) -> None:
-    """Raise if something of a model has to be fetched."""
+    """Raise RefusedError if any file of a model still has to be fetched."""
     found = await _run("find", asked, progress)
     if has_weights(found.files) and not lost_files(Path(found.directory), found.files):
         return
@@ -156,7 +156,7 @@ async def _push(
 async def _seats(
     live: ClusterView, infos: Sequence[NodeInfo], asked: HubId
 ) -> list[tuple[FileSeat, bool]]:
-    """Nodes that answer, and whether each has the copy."""
+    """Return the nodes that answer, and whether each has the copy."""
     clients = [(info, live.client_at(info.node_id)) for info in infos]
     able = [(info, client) for info, client in clients if client is not None]
     has = await asyncio.gather(*(_has(client, asked) for _, client in able))
@@ -165,14 +165,14 @@ async def _seats(
 
 
 async def _has(client: AgentClient, asked: HubId) -> bool:
-    """A copy appears under its name only once all of it has come."""
+    """Whether a node has the whole copy: it gets its name only once it is complete."""
     question = MachineQuestion(paths=(AskedPath(use="model", path=str(asked.copy)),))
     facts = await client.machine_facts(question)
     return any(one.kind == "folder" and one.asked == str(asked.copy) for one in facts.paths)
 
 
 async def _elsewhere(live: ClusterView, own: set[NodeId], asked: HubId) -> FileSeat | None:
-    """Another node that has the copy."""
+    """Return another node that has the copy."""
     for view in live.nodes:
         info = view.info
         if info is None or view.liveness != "up" or info.node_id in own:
@@ -186,8 +186,8 @@ async def _elsewhere(live: ClusterView, own: set[NodeId], asked: HubId) -> FileS
 
 @contextmanager
 def _folder_of(asked: HubId, found: HubReport) -> Iterator[Path]:
-    """A folder with links to what training needs: the cache may have more of the same commit, and
-    a copy has to be the same whoever makes it.
+    """Make a folder with links to the files that training needs. The cache may hold more of the
+    same commit, and every copy has to be the same.
     """
     with tempfile.TemporaryDirectory(prefix="mntrain-") as made:
         folder = Path(made) / asked.copy.name
@@ -198,7 +198,7 @@ def _folder_of(asked: HubId, found: HubReport) -> Iterator[Path]:
 
 
 async def _run(what: str, asked: HubId, progress: Progress) -> HubReport:
-    """Run the program that talks with the hub, and return what it found.
+    """Run the program that talks to the hub, and return what it found.
 
     Raises:
         RecipeError, RefusedError: it found none.
@@ -236,7 +236,7 @@ async def _run(what: str, asked: HubId, progress: Progress) -> HubReport:
 
 
 def _death(code: int) -> str:
-    """How the program ended, which reports every error that it survives, and returns 0."""
+    """Say how the program died. It reports every error that it survives, and exits with 0."""
     why = f"the program that does it died of signal {-code}"
     if code == -signal.SIGKILL:
         why = "the program that does it was killed, as for lack of memory"

@@ -1,1 +1,1 @@
-"""Programs that jobs of an acceptance run send to the nodes, as text."""
+"""Programs that an acceptance run sends to the nodes as source text."""

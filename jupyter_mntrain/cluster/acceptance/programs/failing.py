@@ -1,4 +1,4 @@
-"""Trains a number, and fails in each attempt in the way that its arguments say.
+"""Trains a single number, and fails in each attempt in the way that its arguments name.
 
 ``frozen``: the last rank stops itself. ``torchrun``: it kills the torchrun that started it. Later
 attempts make their steps and end.

@@ -1,4 +1,4 @@
-"""Prints the processes on this node whose environment carries a job id of its arguments."""
+"""Prints the processes on this node that belong to one of the jobs named as arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(ids: list[str]) -> None:
 
 
 def job_of(folder: Path) -> str:
-    """Of a process; empty for one of another user, which is none of a job."""
+    """Return the job id of a process; empty for a process of another user, which is no job's."""
     try:
         variables = (folder / "environ").read_bytes().split(b"\0")
     except OSError:
