@@ -1,4 +1,4 @@
-"""Guard: ends a job whose driver dies without a chance to, as by SIGKILL or for lack of memory."""
+"""Guard: kills a job whose driver dies without a chance to, as by SIGKILL or out of memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WAIT: Final = 'read -r over || exec "$@"'
 
 @contextmanager
 def guarded(job_id: JobId, cluster: str, addresses: Sequence[str]) -> Iterator[None]:
-    """Have another process, in a session of its own, kill the job if this one dies in the block.
+    """Have a process in a session of its own kill the job if this process dies in the block.
 
     Where none can be started, nothing guards it.
     """

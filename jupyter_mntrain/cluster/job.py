@@ -1,4 +1,4 @@
-"""Job handle of a driver: its state, history and logs, and the ways to end it."""
+"""Job handle of a driver: reads a job's state, history and logs, changes it and ends it."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ WAITING = "waiting for the ranks to take it"
 
 
 class Job:
-    """A job of any driver, from :meth:`Cluster.launch` or :meth:`Cluster.job`. It does not depend
-    on this object, its process or its machine.
+    """A job of any driver, from :meth:`Cluster.launch` or :meth:`Cluster.job`. The job does not
+    depend on this object, its process or its machine.
 
     Every method may be called from any thread.
     """
@@ -89,7 +89,7 @@ class Job:
         return self._driver.live.cluster
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """As :meth:`Cluster.subscribe`, of its cluster."""
+        """Call ``tell`` after every change, as :meth:`Cluster.subscribe` does."""
         return self._driver.live.changes.subscribe(tell)
 
     @property
@@ -98,8 +98,8 @@ class Job:
         return self.view().state
 
     def view(self) -> JobView:
-        """The job now. From the live view: contacts no node. The part of an unreachable node is
-        ``unknown``.
+        """Return the job as it is now, from the live view: contacts no node. The part of an
+        unreachable node is ``unknown``.
 
         Raises:
             JobNotFoundError: every node has deleted it.
@@ -116,7 +116,8 @@ class Job:
         self._driver.loop.run(self._driver.unfollow(self.id))
 
     def history(self) -> JobHistory:
-        """The history read so far: the newest steps, and blocks of those before. Starts watching.
+        """Return the history read so far: the newest steps, and blocks of earlier ones. Starts
+        watching.
 
         Cheap at any length: old steps are not copied. The first call returns before much has
         arrived; ``is_complete`` tells when an ended job has been read to its end.
@@ -127,14 +128,14 @@ class Job:
         return self._follower.snapshot()
 
     def wait_for_history(self, timeout_s: float | None = None) -> JobHistory:
-        """The history once it is complete, or as it is after ``timeout_s`` seconds."""
+        """Return the history once it is complete, or as it is after ``timeout_s`` seconds."""
         self._driver.live.changes.wait_until(lambda: self.history().is_complete, timeout_s)
         return self.history()
 
     def catch_up(
         self, timeout_s: float | None = None, *, progress: Progress = SILENT
     ) -> JobHistory:
-        """The history up to the last step that the nodes have reported, or as it is after
+        """Return the history up to the last step that the nodes have reported, or as it is after
         ``timeout_s`` seconds.
 
         Args:
@@ -152,20 +153,20 @@ class Job:
         return self.history()
 
     def summary(self) -> JobSummary:
-        """The job's figures, from what has been read so far. Starts watching."""
+        """Return the job's figures, from what has been read so far. Starts watching."""
         with self._metrics_lock:
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.summary
 
     def series(self, points: int = POINTS) -> JobSeries:
-        """The figures over time, downsampled to ``points`` rows, with the summary."""
+        """Return the figures over time, downsampled to ``points`` rows, with the summary."""
         with self._metrics_lock:
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.whole(points)
 
     def compare(self, *others: Job, timeout_s: float = 30.0) -> ComparedJobs:
-        """Figures of this job and others, as :meth:`summary` has them, and the settings that
-        differ. Reads each history up to the last reported step, for at most ``timeout_s`` seconds.
+        """Compare the :meth:`summary` of this job with others', and list the settings that differ.
+        Reads each history up to the last reported step, for at most ``timeout_s`` seconds.
 
         Raises:
             NodeError: no node that has one of the jobs answers.
@@ -181,7 +182,7 @@ class Job:
         return compare_jobs(jobs)
 
     def zoom(self, begin: int, end: int, points: int = POINTS, *, by: Axis = "step") -> JobSeries:
-        """The figures of a range, asked from the nodes: single steps where it is narrow.
+        """Ask the nodes for the figures of a range: single steps where it is narrow.
 
         Args:
             begin: first step, or Unix time; ``end`` is the last one.
@@ -218,7 +219,7 @@ class Job:
     def wait_for_save(
         self, before: JobView, timeout_s: float | None = None, *, progress: Progress = SILENT
     ) -> SavedStep | None:
-        """Wait for the checkpoint that :meth:`save` asked for, past those that are due meanwhile.
+        """Wait for the checkpoint that :meth:`save` asked for, not one that is saved meanwhile.
 
         Returns it, or with its problem one that failed; ``None`` if neither is there within
         ``timeout_s`` seconds, or the attempt ends before.
@@ -241,7 +242,8 @@ class Job:
     def stacks(
         self, *, rank: int | None = None
     ) -> Mapping[str, Sequence[RankStack] | MntrainError]:
-        """Stacks of every live rank, by node; or the error of a node that does not answer.
+        """Return the stacks of every live rank, by node, or the error of a node that does not
+        answer.
 
         Ranks that use a Recorder report the stacks of all their threads and continue; of other
         ranks only the kernel's state is known. Takes up to two seconds.
@@ -256,8 +258,8 @@ class Job:
         return self._driver.loop.run(self._read_stacks(placements, rank))
 
     def describe_machines(self) -> Mapping[str, MachineDescription | MntrainError]:
-        """Packages and GPUs of every participant, by node; or the error of one that does not
-        answer. Takes seconds.
+        """Return the packages and GPUs of every participant, by node, or the error of a node that
+        does not answer. Takes seconds.
         """
         return self._driver.loop.run(self._describe(self.view().attempt.placements))
 
@@ -295,7 +297,7 @@ class Job:
         return self._driver.loop.run(launcher.save(self.id, is_last=is_last, reason=reason))
 
     def checkpoints(self) -> RunCheckpoints:
-        """The checkpoints of its run, as the nodes that answer have them."""
+        """List the checkpoints of its run on the nodes that answer."""
         from jupyter_mntrain.cluster.launch.resume import checkpoints_of_job
 
         return self._driver.loop.run(checkpoints_of_job(self._driver.live, self.view()))
@@ -303,19 +305,23 @@ class Job:
     def plan_resume(
         self, spec: JobSpec | None = None, *, begin: int | str | None = None
     ) -> ResumePlan:
-        """What :meth:`Cluster.resume` would start; raises the same errors, and starts nothing."""
+        """Return what :meth:`Cluster.resume` would start; raises the same errors, but starts
+        nothing.
+        """
         from jupyter_mntrain.cluster.launch.resume import plan_resume
 
         return self._driver.loop.run(plan_resume(self._driver.live, self.id, spec, begin))
 
     def resume_offer(self) -> ResumeOffer:
-        """What :meth:`Cluster.resume` would go on from, or what is in the way. Starts nothing."""
+        """Return what :meth:`Cluster.resume` would continue from, or why it cannot.
+        Starts nothing.
+        """
         from jupyter_mntrain.cluster.launch.resume import offer_resume
 
         return self._driver.loop.run(offer_resume(self._driver.live, self.id))
 
     def change_checkpoint(self, step: int, action: CheckpointAction) -> RunCheckpoints:
-        """Delete a checkpoint of its run on all nodes, or pin it: it is then never pruned.
+        """Delete a checkpoint of its run on all nodes, or pin it so that it is never pruned.
 
         Raises:
             RefusedError: there is none of that step; it is pinned; or the run needs it.
@@ -333,7 +339,7 @@ class Job:
 
     @contextmanager
     def ending_with_driver(self) -> Iterator[None]:
-        """An error or Ctrl-C in the block kills the job, and so does the death of this process."""
+        """Kill the job if the block raises, Ctrl-C interrupts it, or this process dies."""
         addresses = [address for address, _ in self._driver.addresses]
         with guarded(self.id, self.cluster, addresses):
             try:
@@ -344,7 +350,7 @@ class Job:
                 raise
 
     def kill_rank(self, rank: int) -> JobView:
-        """Kill the process of one global rank. What follows is as if it had died by itself.
+        """Kill the process of one global rank, as if it had died by itself.
 
         Raises:
             SpecError: the job has no such rank.
@@ -360,7 +366,7 @@ class Job:
     def logs(
         self, *, rank: int | None = None, node: str | None = None, tail: int = 200
     ) -> tuple[LogLine, ...]:
-        """The last lines, of all nodes together and in order of time.
+        """Return the last lines of all nodes together, in order of time.
 
         A node that does not answer adds one line at the end that says so.
 
@@ -380,7 +386,7 @@ class Job:
     def whole_log(
         self, *, rank: int | None = None, node: str | None = None
     ) -> Generator[list[LogLine], None, None]:
-        """All lines that the nodes have kept, in order of time, a piece at a time: of any length.
+        """Yield all lines that the nodes have stored, in order of time, in pieces of any length.
 
         A node that does not answer, or no longer, adds one line that says so.
 
@@ -405,7 +411,7 @@ class Job:
     def log_search(
         self, text: str, *, rank: int | None = None, node: str | None = None, most: int
     ) -> LogSearch:
-        """A search for the newest lines that contain a text, in all that the nodes have kept.
+        """Return a search for the newest lines that contain a text, in all stored logs.
 
         Raises:
             SpecError: the job has no such rank or node.
@@ -413,13 +419,12 @@ class Job:
         return LogSearch(self._sources(rank, node), text, rank=rank, most=most)
 
     def search_log(self, search: LogSearch) -> list[LogLine]:
-        """Run a search of :meth:`log_search`, or go on with it."""
+        """Run or continue a search of :meth:`log_search`."""
         return self._driver.loop.run(search.find())
 
     def settings(self) -> tuple[Setting, ...]:
-        """Every setting of the job, with where it came from: default, recipe, panel, ``--set``, an
-        option of the launch, or chosen by mntrain (``auto``). What was changed while the job ran is
-        in effect. Asks its nodes.
+        """Return every setting of the job as it is in effect, with its origin: default, recipe,
+        panel, ``--set``, an option of the launch, or chosen by mntrain (``auto``). Asks its nodes.
 
         Raises:
             NodeError: none of them answers.
@@ -429,7 +434,7 @@ class Job:
         return settings_of_job(self.spec(), self.view().run)
 
     def spec(self) -> JobSpec:
-        """What it runs, with all files: :meth:`view` has it without. Asks its nodes.
+        """Return the job's spec with all files, which :meth:`view` omits. Asks its nodes.
 
         Raises:
             NodeError: none of them answers.
@@ -437,7 +442,7 @@ class Job:
         return self._driver.loop.run(whole_spec(self._driver.live, self.view()))
 
     def project(self) -> Tree | None:
-        """The files of its project, by their hashes; ``None`` without one. Asks its head.
+        """Return the files of its project, by their hashes; ``None`` without one. Asks its head.
 
         Raises:
             NodeError: it does not answer.
@@ -456,8 +461,8 @@ class Job:
         timeout_s: float | None = None,
         progress: Progress = SILENT,
     ) -> SettingsChanged:
-        """Change settings of the running job: all ranks take them after the same step, and restarts
-        and resumed jobs go on with them. Returns once they have, or after ``timeout_s`` seconds.
+        """Change settings of the running job. All ranks apply them after the same step; restarts
+        and resumed jobs keep them. Returns once they are applied, or after ``timeout_s`` seconds.
 
         Args:
             settings: like ``["train.steps=5000", "optimizer.learning_rate=1e-4"]``; what may be
@@ -494,7 +499,7 @@ class Job:
         return outcome_of(plan, change)
 
     def chat(self) -> Chat:
-        """Talk with the model that it has loaded: of a job that ``mntrain chat`` has started.
+        """Open a chat with the model of a job that ``mntrain chat`` has started.
 
         Raises:
             RefusedError: this driver is read-only.
@@ -503,7 +508,7 @@ class Job:
         return Chat(self._driver, self.id, self.view)
 
     def serving_url(self, timeout_s: float | None = None) -> str | None:
-        """Where a job of ``mntrain serve`` answers OpenAI clients, once it does.
+        """The URL at which a job of ``mntrain serve`` answers OpenAI clients, once it does.
 
         Of 127.0.0.1, only programs on its node reach it.
 
@@ -521,7 +526,7 @@ class Job:
         return None if has_ended() else self._told_url()
 
     def rename(self, name: str) -> tuple[str, ...]:
-        """Give the job another name, on every node that has it; empty = the first one again.
+        """Rename the job on every node that has it; an empty name restores the first one.
 
         Returns:
             names of participants that do not answer: repeat it once they do.
@@ -533,11 +538,11 @@ class Job:
         return self._put_label(name=name)
 
     def note(self, text: str) -> tuple[str, ...]:
-        """Keep a note with the job; empty = none. Otherwise like :meth:`rename`."""
+        """Attach a note to the job; an empty one removes it. Otherwise like :meth:`rename`."""
         return self._put_label(note=text)
 
     def plan_removal(self) -> JobRemoval:
-        """What :meth:`remove` would delete. Asks its nodes, and deletes nothing.
+        """Return what :meth:`remove` would delete. Asks its nodes, and deletes nothing.
 
         Raises:
             RefusedError: the job has not ended.
@@ -628,7 +633,7 @@ async def _last_lines(
 
 
 def _checked(settings: Sequence[str]) -> tuple[str, ...]:
-    """Raises SpecError: it is no list of settings, or has none."""
+    """Return the settings as a tuple; raises SpecError if they are not a list or it is empty."""
     is_list = not isinstance(settings, str) and all(isinstance(one, str) for one in settings)
     if not is_list or len(settings) > MOST_SETTINGS:
         raise bad_argument("settings", settings, 'a list like ["train.steps=5000"]')

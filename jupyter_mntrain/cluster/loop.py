@@ -43,7 +43,7 @@ class ClosedError(RuntimeError):
 
 
 class LoopThread:
-    """Runs coroutines for other threads, also for one that runs an event loop itself.
+    """Runs coroutines for other threads, even for one that runs an event loop itself.
 
     Args:
         name: of the thread, for debuggers.

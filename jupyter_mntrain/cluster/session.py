@@ -60,7 +60,7 @@ class DriverSession:
         return CachedPaths(self.clock)
 
     def launcher(self, submitted_by: str = "") -> AgentLauncher:
-        """What acts on jobs and links.
+        """Make a launcher, which acts on jobs and links.
 
         Raises:
             RefusedError: this driver is read-only.
@@ -74,7 +74,7 @@ class DriverSession:
         )
 
     def refuse_read_only(self) -> None:
-        """Refuse at once what the agents would refuse, too.
+        """Raise at once, for a read-only driver, what the agents would raise, too.
 
         Raises:
             RefusedError: this driver is read-only.
@@ -121,7 +121,7 @@ class DriverSession:
             await follower.close()
 
     def on_close(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Have something ended with this session, in its loop."""
+        """Register a coroutine to run in the loop when this session closes."""
         self._closing.append(work)
 
     async def _close(self) -> None:

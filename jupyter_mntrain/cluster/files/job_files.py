@@ -1,4 +1,4 @@
-"""Job files: what a job wrote on its nodes, and how it comes home into one folder.
+"""Job files: lists what a job wrote on its nodes, and fetches it into one local folder.
 
 Files of one name that are not the same on all nodes that have them are each in the folder of their
 node there: every rank writes its own ``log.txt``, and Hydra its own ``.hydra/hydra.yaml``.
@@ -48,7 +48,7 @@ MOST_COMPARED = 32
 
 
 class WrittenFiles(Record, frozen=True):
-    """What a job wrote.
+    """The files that a job wrote, by node.
 
     Args:
         nodes: by name: what it wrote there.
@@ -60,24 +60,24 @@ class WrittenFiles(Record, frozen=True):
 
     @property
     def count(self) -> int:
-        """Those of one name on several nodes count once; not so in folders with too many."""
+        """The number of files; one on several nodes counts once, unless a folder has too many."""
         if any(one.count > len(one.files) for one in self.nodes.values()):
             return sum(one.count for one in self.nodes.values())
         return len(self.paths)
 
     @property
     def size_bytes(self) -> int:
-        """Of all of them, on all nodes."""
+        """The size of all files on all nodes."""
         return sum(one.size_bytes for one in self.nodes.values())
 
     @property
     def paths(self) -> list[str]:
-        """Sorted; of a folder with too many files, not all."""
+        """The sorted paths; not all of them if a folder has too many files."""
         return sorted({file.path for one in self.nodes.values() for file in one.files})
 
 
 class PulledFiles(Record, frozen=True):
-    """What has come home of a job.
+    """The files of a job that were fetched.
 
     Args:
         path: the file, or the folder of all of them.
@@ -101,7 +101,7 @@ class PulledFiles(Record, frozen=True):
 async def fetch_job_files(
     job_id: JobId, seats: Sequence[FileCalls], path: str, to: Path, progress: Progress
 ) -> PulledFiles:
-    """Bring what a job wrote on nodes into one folder here. What has come stays for the next time.
+    """Fetch what a job wrote on its nodes into one local folder. Resumes where it was cut off.
 
     Args:
         path: a file or folder of it; empty for all.
@@ -128,7 +128,7 @@ async def fetch_job_files(
 async def read_job_file(
     job_id: JobId, calls: FileCalls, path: str, progress: Progress = SILENT
 ) -> tuple[int, AsyncIterator[bytes]]:
-    """The size of one file, and its content from its beginning, as it was when that was asked for.
+    """Return the size of one file and its content, both as of the time of the request.
 
     Raises:
         RefusedError: there is no such file; while it is read, also that it has changed.
@@ -152,7 +152,7 @@ async def read_job_file(
 async def _read_there(
     job_id: JobId, calls: FileCalls, asked: WantedFiles, progress: Progress
 ) -> PieceManifest:
-    """Hashes of files of a node, which reads them."""
+    """Have a node read files, and return the hashes of their pieces."""
     while (hashing := await persist(partial(calls.offered, job_id, asked))).manifest is None:
         what = f"{calls.node} reads its files, MiB"
         progress.report(what, hashing.done_bytes // MIB, hashing.total_bytes // MIB)
@@ -162,7 +162,7 @@ async def _read_there(
 
 
 def _owners(held: Sequence[JobFiles], wanted: WantedFiles) -> dict[str, list[int]]:
-    """The nodes that have a file, by its path."""
+    """Return the nodes that have each file, by its path."""
     owners: dict[str, list[int]] = {}
     for seat, files in enumerate(held):
         for one in files.files:
@@ -173,7 +173,7 @@ def _owners(held: Sequence[JobFiles], wanted: WantedFiles) -> dict[str, list[int
 
 @dataclass
 class _Part:
-    """Files that the same nodes have: each of them may give any piece.
+    """Files that the same nodes have: any of these nodes may send any piece.
 
     Args:
         transfers: what they are asked for, by node.
@@ -257,7 +257,7 @@ class _Fetching:
         )
 
     async def _manifests(self) -> list[tuple[dict[int, PieceManifest], bool]]:
-        """Hashes of all files, from each node that has them; what only one node has comes first.
+        """Return the hashes of all files per node; files that only one node has come first.
 
         Each with whether those files have a place of their own for this node: those of other nodes
         differ.
@@ -289,7 +289,9 @@ class _Fetching:
         ]
 
     async def _same(self, seats: Sequence[int], names: set[str]) -> dict[int, PieceManifest]:
-        """Hashes of those files that are the same on nodes; the others differ."""
+        """Return the hashes of the files that are equal on these nodes; note the others as
+        differing.
+        """
         while names:
             read = await asyncio.gather(*(self._manifest(seat, names) for seat in seats))
             unlike = [
@@ -306,7 +308,7 @@ class _Fetching:
     async def _unlike(
         self, first: int, other: int, mine: PieceManifest, theirs: PieceManifest
     ) -> set[str]:
-        """Files of two nodes, of the same names and sizes, that are not the same.
+        """Return the files that differ between two nodes despite equal names and sizes.
 
         Small files share pieces: they are halved until each group is the same, or one file. Of very
         many that differ some that do not may be among them.
@@ -324,13 +326,13 @@ class _Fetching:
             )
 
     async def _differing(self, first: int, other: int, names: set[str]) -> set[str]:
-        """Files of those that are in pieces that differ."""
+        """Return which of these files are in pieces that differ."""
         return _in_other_pieces(
             *await asyncio.gather(*(self._manifest(seat, names) for seat in (first, other)))
         )
 
     def _folder_names(self) -> dict[int, str]:
-        """The folder for what differs of each node: its name, or one like it that no file has."""
+        """Choose a folder for each node's differing files: its name, or one that no file has."""
         inside = (_within(self._path, name) for name in self._owners)
         taken = {PurePosixPath(one).parts[0].casefold() for one in inside}
         names: dict[int, str] = {}
@@ -343,7 +345,7 @@ class _Fetching:
         return names
 
     def _moved(self, manifest: PieceManifest, seat: int) -> PieceManifest:
-        """Files of a node, in its folder."""
+        """Return the manifest with its files moved into the node's folder."""
         folder = PurePosixPath(self._path) / self._folders[seat]
         files = tuple(
             msgspec.structs.replace(one, path=str(folder / _within(self._path, one.path)))
@@ -352,7 +354,7 @@ class _Fetching:
         return msgspec.structs.replace(manifest, files=files)
 
     async def _fetch_from(self, seat: int, count: Count) -> None:
-        """Fetch pieces that a node has until none is missing. The faster one, the more it gives."""
+        """Fetch pieces from a node until none is missing; faster nodes thus send more of them."""
         mine = [part for part in self._parts if seat in part.transfers]
         while seat not in self._lost and (part := await self._next(mine)) is not None:
             piece = part.missing.popleft()
@@ -366,7 +368,9 @@ class _Fetching:
                     self._news.notify_all()
 
     async def _next(self, mine: Sequence[_Part]) -> _Part | None:
-        """A part that misses pieces; ``None`` once none does, and none can any more."""
+        """Return a part with missing pieces; ``None`` once no part has any or can have
+        any again.
+        """
 
         def first() -> _Part | None:
             return next((part for part in mine if part.missing), None)
@@ -422,7 +426,7 @@ class _Fetching:
         self._parts[0].arriving.place(self._path)
 
     async def _manifest(self, seat: int, names: set[str]) -> PieceManifest:
-        """Hashes of files of a node, which reads them."""
+        """Have a node read files, and return the hashes of their pieces."""
         held, calls = self._held[seat], self._seats[seat]
         others = (one.path for one in held.files if one.path not in names)
         wanted = WantedFiles(self._path)
@@ -445,12 +449,12 @@ def _halves(names: Collection[str]) -> tuple[set[str], set[str]]:
 
 
 def _within(path: str, name: str) -> str:
-    """The path of a file from the folder that is fetched; its name if it is what is fetched."""
+    """Return a file's path relative to the fetched folder; its name if it is itself fetched."""
     return PurePosixPath(name).name if name == path else name.removeprefix(path).lstrip("/")
 
 
 def _in_other_pieces(mine: PieceManifest, theirs: PieceManifest) -> set[str]:
-    """Files of two lists, of the same names, with pieces that are not the same.
+    """Return the files whose pieces differ between two manifests of the same names.
 
     If some have changed their sizes meanwhile: those.
     """
@@ -463,7 +467,7 @@ def _in_other_pieces(mine: PieceManifest, theirs: PieceManifest) -> set[str]:
 
 
 def _files_in(manifest: PieceManifest, piece: int) -> set[str]:
-    """The files that a piece has parts of."""
+    """Return the files that a piece contains parts of."""
     ends = list(accumulate(one.size_bytes for one in manifest.files))
     begin = piece * manifest.piece_bytes
     end = begin + manifest.size_of(piece)

@@ -31,7 +31,7 @@ ASK_INTERVAL_S = 0.3
 
 
 class Pushed(Record, frozen=True):
-    """What a push has done.
+    """The result of a push.
 
     Args:
         had: nodes that had it before.
@@ -49,7 +49,7 @@ class Pushed(Record, frozen=True):
 
 
 class FileSeat(NamedTuple):
-    """A node, and calls about its files."""
+    """A node, and the client for its files."""
 
     info: NodeInfo
     calls: FileCalls
@@ -121,7 +121,7 @@ async def push_large(
 
 
 async def _finished(seats: Sequence[FileSeat], transfer: str) -> dict[str, MntrainError]:
-    """Have nodes put in its place what has come; why one could not, by its name."""
+    """Have nodes put the received content in place. Returns the errors, by name of node."""
     failed: dict[str, MntrainError] = {}
 
     async def finish(seat: FileSeat) -> None:
@@ -142,7 +142,7 @@ async def _own_manifest(path: Path, progress: Progress) -> PieceManifest:
 
 
 async def manifest_of(calls: FileCalls, name: LargeName, progress: Progress) -> PieceManifest:
-    """What a node has under a name; it reads all of it once."""
+    """Return the manifest of what a node has under a name, which it reads in full."""
     while True:
         hashing = await persist(lambda: calls.hashing(str(name)))
         if hashing.manifest is not None:
@@ -154,7 +154,7 @@ async def manifest_of(calls: FileCalls, name: LargeName, progress: Progress) -> 
 
 
 async def deposited(calls: FileCalls, deposit: Deposit, progress: Progress) -> TransferState:
-    """The state of a transfer on a node, once it knows what it has."""
+    """Return the state of a transfer on a node, once the node knows which pieces it has."""
     while True:
         state = await persist(lambda: calls.deposit(deposit))
         if not state.is_checking:

@@ -1,4 +1,4 @@
-"""Schedule: which node gets which piece from whom next. Pure.
+"""Schedule: decides which node gets which piece from which sender next. Pure.
 
 The nodes are a ring. The source sends each piece once, to the first node that lacks it, and each
 node passes it on to the next one while it comes. So every link carries one stream in each
@@ -21,7 +21,7 @@ for."""
 
 
 class Send(NamedTuple):
-    """One piece on its way. An empty sender is the source."""
+    """One piece in flight. An empty sender is the source."""
 
     piece: int
     sender: str
@@ -32,7 +32,7 @@ SOURCE = ""
 
 
 class PieceSchedule:
-    """Pieces by node.
+    """Decides which piece is sent next, by which pieces each node has.
 
     Args:
         count: of all pieces.
@@ -57,11 +57,13 @@ class PieceSchedule:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether no piece is in flight."""
         return not self._flying
 
     def next(self) -> Send | None:
-        """What to send now besides what is on its way; ``None`` = wait, or it is over."""
+        """Return what to send now, in addition to what is in flight; ``None``: wait, or
+        it is over.
+        """
         send = self._from_source() or self._from_peer()
         if send is not None:
             self._flying.add(send)
@@ -76,7 +78,9 @@ class PieceSchedule:
             self._lacks[send.receiver].discard(send.piece)
 
     def blocked(self, send: Send) -> None:
-        """The receiver cannot get anything from this sender: it asks others, at last the source."""
+        """Note that a receiver cannot reach a sender: it asks others, and the source as a last
+        resort.
+        """
         if not self._land(send):
             return
         self._blocked.add((send.sender, send.receiver))
@@ -85,7 +89,7 @@ class PieceSchedule:
             self._offer_from(self._sender_of(piece, send.receiver), send.receiver, piece)
 
     def drop(self, node: str) -> None:
-        """A node takes no further part: what is on its way to or from it counts no longer."""
+        """Exclude a node: pieces in flight to or from it no longer count."""
         for send in [one for one in self._flying if node in (one.sender, one.receiver)]:
             self._land(send)
         for known in (self._held, self._lacks, self._coming):
@@ -101,7 +105,7 @@ class PieceSchedule:
         self._fresh = deque(sorted(wanted.difference(*self._held.values(), *self._coming.values())))
 
     def _land(self, send: Send) -> bool:
-        """Whether it was on its way: a dropped one, which counts no longer, may still end."""
+        """Take a piece out of flight; ``False`` if it was not: its node may have been dropped."""
         if send not in self._flying:
             return False
         self._flying.discard(send)
@@ -109,7 +113,9 @@ class PieceSchedule:
         return True
 
     def _offer(self, holder: str, piece: int) -> None:
-        """Let the next node that lacks a piece get it from one that has it; it may come already."""
+        """Let the next node that lacks a piece get it from one that has it, unless it
+        is in flight.
+        """
         node = next((one for one in self._after(holder) if piece in self._lacks[one]), None)
         if node is None or piece in self._coming[node]:
             return
@@ -120,18 +126,20 @@ class PieceSchedule:
         self._from.setdefault((sender, node), deque()).append(piece)
 
     def _sender_of(self, piece: int, node: str) -> str:
-        """The nearest node before it that has a piece and reaches it, or else the source."""
+        """Return the nearest preceding node that has the piece and reaches the node; else the
+        source.
+        """
         for one in reversed(self._after(node)):
             if piece in self._held[one] and (one, node) not in self._blocked:
                 return one
         return SOURCE
 
     def _has(self, node: str, piece: int) -> bool:
-        """Whether a node has a piece, or gets it."""
+        """Whether a node has a piece, or is about to get it."""
         return piece in self._held[node] or piece in self._coming[node]
 
     def _after(self, node: str) -> list[str]:
-        """The other nodes, from the next one on."""
+        """Return the other nodes in ring order, beginning after this one."""
         ring = list(self._held)
         at = ring.index(node)
         return ring[at + 1 :] + ring[:at]

@@ -23,11 +23,11 @@ MIB = 1 << 20
 
 
 class PieceGiver(ABC):
-    """Where pieces come from that no receiver has."""
+    """The source of pieces that no receiver has yet."""
 
     @abstractmethod
     async def give(self, transfer: str, piece: int, receiver: FileCalls) -> None:
-        """Bring a piece to a node.
+        """Send a piece to a node.
 
         Raises:
             MntrainError: it is not there.
@@ -46,7 +46,7 @@ class LocalGiver(PieceGiver):
 
 
 class NodeGiver(PieceGiver):
-    """A node that has it; receivers fetch from it."""
+    """A node that has the file or folder; receivers fetch from it."""
 
     def __init__(self, source: PieceSource) -> None:
         self._source = source
@@ -56,7 +56,7 @@ class NodeGiver(PieceGiver):
 
 
 async def _fetch(receiver: FileCalls, transfer: str, piece: int, source: PieceSource) -> None:
-    """Let a node fetch a piece; a busy node that does not answer it at once is asked again."""
+    """Let a node fetch a piece, and retry while the source is too busy to answer."""
     for pause_s in PAUSES_S:
         try:
             return await persist(lambda: receiver.fetch_piece(transfer, piece, source))
@@ -94,7 +94,7 @@ class Swarm:
         """By sender; empty = the source."""
 
     async def run(self, held: Mapping[str, set[int]], what: str, progress: Progress) -> None:
-        """Bring every receiver what it lacks. A node that fails does not stop the others."""
+        """Send every receiver the pieces it lacks. A node that fails does not stop the others."""
         schedule = PieceSchedule(len(self._manifest.pieces), held)
         lacking = sum(len(self._manifest.pieces) - len(one) for one in held.values())
         total = lacking * self._manifest.piece_bytes // MIB
@@ -129,7 +129,7 @@ class Swarm:
             await _fetch(receiver, self._transfer, send.piece, self._peers[send.sender])
 
     def _ended(self, schedule: PieceSchedule, send: Send, task: asyncio.Task[None]) -> str | None:
-        """Take note of it; the node that takes no further part because of it."""
+        """Record that a transfer ended. Returns the node that it excludes, if any."""
         error = task.exception()
         if error is None:
             schedule.arrived(send)
@@ -148,7 +148,7 @@ class Swarm:
 def _canceled(
     under_way: dict[asyncio.Task[None], Send], lost: str | None
 ) -> set[asyncio.Task[None]]:
-    """Break off, and take out, what goes to or from a node that is lost."""
+    """Cancel and remove the transfers to or from a lost node. Returns their tasks."""
     tasks = {one for one, send in under_way.items() if lost in (send.sender, send.receiver)}
     for task in tasks:
         task.cancel()

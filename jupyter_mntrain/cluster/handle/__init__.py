@@ -1,1 +1,1 @@
-"""What a cluster hands out besides its jobs: each is a part of :class:`Cluster`'s interface."""
+"""Parts of :class:`Cluster`'s interface other than its jobs, such as its files and members."""

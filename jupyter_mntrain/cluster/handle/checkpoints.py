@@ -1,4 +1,4 @@
-"""Checkpoints of a run: listed, pinned, deleted, copied elsewhere and exported."""
+"""Checkpoints of a run: lists, pins, deletes, copies and exports them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class KeptCheckpoint(Record, frozen=True):
 
 
 class Launching(Protocol):
-    """What is needed of a cluster."""
+    """The part of a cluster that is needed to launch jobs."""
 
     def refuse_read_only(self) -> None: ...
 
@@ -62,11 +62,11 @@ class Checkpoints:
         self._cluster, self._job = cluster, job
 
     def list(self) -> RunCheckpoints:
-        """All of them, the newest first, as the nodes that answer have them."""
+        """List all checkpoints on the nodes that answer, newest first."""
         return self._job.checkpoints()
 
     def change(self, step: int, action: CheckpointAction) -> RunCheckpoints:
-        """Delete, pin or unpin one, as :meth:`Job.change_checkpoint`."""
+        """Delete, pin or unpin a checkpoint, as :meth:`Job.change_checkpoint` does."""
         return self._job.change_checkpoint(step, action)
 
     def copy(
@@ -77,7 +77,7 @@ class Checkpoints:
         mixed_versions: bool = False,
         progress: Progress = SILENT,
     ) -> KeptCheckpoint:
-        """Copy one to a directory on the nodes, and prove every shard there. Waits for the end.
+        """Copy a checkpoint to a directory on the nodes, and verify every shard. Waits for the end.
 
         The manifest comes last: a copy that was cut off is none. ``resume`` with ``begin=path``
         begins with it, also after everything else is gone. Meanwhile the original is pinned.
@@ -105,7 +105,8 @@ class Checkpoints:
         mixed_versions: bool = False,
         progress: Progress = SILENT,
     ) -> KeptCheckpoint:
-        """Write one as a Hugging Face directory on one node. Asks no GPU. Waits for the end.
+        """Export a checkpoint as a Hugging Face directory on one node, without a GPU. Waits for the
+        end.
 
         Args:
             directory: absolute, or from ``~``; new or empty.
@@ -152,7 +153,7 @@ class Checkpoints:
     def _spec(
         self, what: What, spec: JobSpec, view: JobView, one: RunCheckpoint, path: str
     ) -> JobSpec:
-        """A job with one process, without GPUs, on each node that is needed."""
+        """Return a job with one process, without GPUs, on each node that is needed."""
         program = program_of(spec)
         known = {
             place.node: place
@@ -183,7 +184,7 @@ class Checkpoints:
 
     @contextmanager
     def _pinned(self, one: RunCheckpoint) -> Iterator[None]:
-        """Keep it from being pruned by a running job."""
+        """Keep a running job from pruning the checkpoint."""
         if one.is_pinned:
             yield
             return

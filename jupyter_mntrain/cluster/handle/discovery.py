@@ -47,7 +47,9 @@ class ClusterDiscovery:
 
     @property
     def problem(self) -> Problem | None:
-        """Why this machine cannot browse for nodes, if so. Typed addresses still work."""
+        """The reason why this machine cannot browse for nodes, if any. Typed addresses
+        still work.
+        """
         return self._session.live.discovery_problem
 
     def check(self) -> Problem | None:
@@ -57,8 +59,8 @@ class ClusterDiscovery:
 
     @property
     def strangers(self) -> tuple[str, ...]:
-        """Names of announced nodes of other clusters, each with its cluster's name: of another
-        person's cluster that has the name of this one, that it is another one.
+        """Names of announced nodes of other clusters, each with its cluster's name, or the note
+        that it is another cluster of the same name.
         """
         live = self._session.live
         found = live.desk.strangers.values()
@@ -120,18 +122,18 @@ class ClusterDiscovery:
         )
 
     def follow(self, directory: Path) -> None:
-        """Find the agents of an allocation by the files in its directory, from now on, and admit
-        those that wait with an invitation of this driver. The records of those that are gone are
-        read in the directory itself; returns once they can be. Idempotent.
+        """Follow an allocation's agents by the files in its directory, and admit those that wait
+        with an invitation of this driver. Idempotent. The records of agents that have ended are
+        read from the directory; returns once they can be.
         """
         live = self._session.live
         watch = SlotDiscovery(directory, live.take_back)
         self._begin(directory, watch, lambda: watch.start(live.take_slot))
 
     def reach(self, slots: SlotAddresses) -> None:
-        """Watch the agents of an allocation that tells nothing in files, where its source says,
-        from now on, and admit those that wait with an invitation of this driver. Returns once the
-        source has been asked; idempotent.
+        """Follow the agents of an allocation without files, at the addresses that its scheduler
+        gives, and admit those that wait with an invitation of this driver. Idempotent. Returns once
+        the scheduler has been asked.
         """
         watch = SlotReaching(slots)
         self._begin(slots.id, watch, lambda: watch.start(self._session.live.reach))
@@ -142,7 +144,9 @@ class ClusterDiscovery:
         watch: SlotDiscovery | SlotReaching,
         start: Callable[[], Awaitable[None]],
     ) -> None:
-        """Start to watch an allocation, unless it is watched; wait for its first look."""
+        """Start to follow an allocation, unless it is followed; wait until it was
+        looked at once.
+        """
 
         async def begin() -> bool:
             if allocation in self._watched:
@@ -158,7 +162,7 @@ class ClusterDiscovery:
             self._session.grace.begin_again()
 
     def take_back(self, gone: Mapping[str, Problem]) -> None:
-        """Note which slots were taken from an allocation that tells nothing in files, and why."""
+        """Note which nodes a scheduler took back from an allocation without files, and why."""
 
         async def take_back() -> None:
             self._session.live.take_back(gone)

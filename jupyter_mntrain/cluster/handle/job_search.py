@@ -32,7 +32,7 @@ MOST_NAMESAKES = 3
 
 
 class JobSearch:
-    """Safe from any thread but the driver's own.
+    """Finds jobs by the beginning of their id. Safe from any thread but the driver's own.
 
     Args:
         driver: whose nodes are asked.
@@ -45,7 +45,7 @@ class JobSearch:
         self._clock = clock
 
     def listed(self, search: str, sort: JobSort, *, everything: bool) -> tuple[JobView, ...]:
-        """Jobs as :meth:`jupyter_mntrain.Cluster.jobs` lists them."""
+        """Return the jobs that :meth:`jupyter_mntrain.Cluster.jobs` lists."""
         if sort not in get_args(JobSort):
             raise bad_argument("sort", sort, f"one of {', '.join(get_args(JobSort))}")
         live = self._live
@@ -63,7 +63,7 @@ class JobSearch:
         return tuple(sorted_jobs(views, sort, self._clock.time()))
 
     def find(self, text: str) -> JobId:
-        """The id that begins so, once every participant of the job has answered.
+        """Return the job id that begins so, once every participant of the job has answered.
 
         Raises:
             JobNotFoundError: no reachable node knows it.

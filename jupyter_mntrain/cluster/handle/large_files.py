@@ -1,4 +1,4 @@
-"""Large files: brings models and data sets to nodes and back, and says what lies there."""
+"""Large files: copies models and data sets to nodes and back, and lists what nodes store."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Pulled(Record, frozen=True):
-    """What a pull has done."""
+    """The result of a pull."""
 
     name: str
     node: str
@@ -74,7 +74,7 @@ class ClusterFiles:
         source: str | None = None,
         progress: Progress = SILENT,
     ) -> Pushed:
-        """Bring a file or folder to nodes; each passes on to the others what it has.
+        """Copy a file or folder to nodes, which also exchange pieces with one another.
 
         Args:
             name: what it is called on all nodes.
@@ -99,7 +99,7 @@ class ClusterFiles:
         )
 
     def pull(self, node: str, name: LargeName, to: Path, *, progress: Progress = SILENT) -> Pulled:
-        """Fetch a file or folder of a node to this machine.
+        """Fetch a file or folder from a node to this machine.
 
         Args:
             to: what it is called here; it must not exist.
@@ -125,7 +125,7 @@ class ClusterFiles:
         rank: int | None = None,
         progress: Progress = SILENT,
     ) -> WrittenFiles:
-        """What a job wrote on its nodes, apart from what was sent there; also while it runs.
+        """List what a job wrote on its nodes, without what was sent there; also while it runs.
 
         Args:
             path, node, rank: only what :meth:`pull_job` would fetch.
@@ -164,8 +164,8 @@ class ClusterFiles:
         rank: int | None = None,
         progress: Progress = SILENT,
     ) -> PulledFiles:
-        """Fetch what a job wrote, from all of its nodes into one file or folder; also while it
-        runs. What has come stays for the next time if it is cut off.
+        """Fetch what a job wrote on all of its nodes into one file or folder, also while it runs.
+        Resumes where it was cut off.
 
         Args:
             to: what it is called here; it must not exist.
@@ -189,7 +189,7 @@ class ClusterFiles:
     def read_job_file(
         self, view: JobView, path: str, node: str
     ) -> tuple[int, Generator[bytes, None, None]]:
-        """The size of a file that a job wrote on a node, and its content, a piece at a time.
+        """Return the size of a file that a job wrote, and its content piece by piece.
 
         Raises:
             SpecError, RefusedError, NodeError: as for :meth:`pull_job`; also while it is read.
@@ -225,7 +225,7 @@ class ClusterFiles:
     def space(
         self, nodes: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> dict[str, NodeSpace | Problem]:
-        """What large things lie on nodes, by name of node, or why one does not say it."""
+        """Return the large files on each node, by its name, or why it does not answer."""
         asked = self._seats(nodes, progress)
         return self._driver.loop.run(
             self._ask_all(asked, lambda calls: calls.space(), "measuring disks", progress)
@@ -239,7 +239,7 @@ class ClusterFiles:
         is_trial: bool = True,
         progress: Progress = SILENT,
     ) -> dict[str, Cleaned | Problem]:
-        """Delete what no job uses: projects' files, what came in part, and what is named.
+        """Delete files that no job uses: of projects, of unfinished transfers, and those named.
 
         Args:
             names: models and data sets; or ended jobs, whose files go, and their records stay.

@@ -1,4 +1,4 @@
-"""Cluster usage: what nodes did over a time, and what their devices can do."""
+"""Cluster usage: how busy nodes were over time, and how fast their devices are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClusterUsage:
         points: int = POINTS,
         progress: Progress = SILENT,
     ) -> NodeHistory:
-        """Ask a node what it did: use of processors, GPUs and interfaces, and the jobs meanwhile.
+        """Ask a node for its past use of CPUs, GPUs and interfaces, with the jobs at that time.
 
         Its agent keeps one value per second for an hour, one per minute for a day and one per 10
         minutes for a week. The finest that reach back are taken, joined to ``points``.
@@ -65,9 +65,9 @@ class ClusterUsage:
         python: str | None = None,
         progress: Progress = SILENT,
     ) -> tuple[NodeDevices, ...]:
-        """Measure what each node's CPU or GPUs do, with as many ranks at once as its participant
-        has: about 10 s for each dtype. All machines measure at once, the nodes of one machine in
-        turn; their agents keep the results.
+        """Measure the speed of each node's CPU or GPUs with all of its participant's ranks at once,
+        about 10 s per dtype.
+        All machines measure at once, nodes of one machine in turn; their agents keep the results.
 
         Args:
             participants: nodes with numbers of processes, and GPUs.

@@ -14,14 +14,14 @@ from jupyter_mntrain.model.records.setting import SettingsComparison
 
 
 class Comparable(Protocol):
-    """A job handle."""
+    """The part of a job handle that a comparison needs."""
 
     def spec(self) -> JobSpec: ...
     def summary(self) -> JobSummary: ...
 
 
 class ComparedJobs(Record, frozen=True):
-    """Jobs side by side. ``summaries`` and each setting's values are in their order;
+    """Jobs side by side. ``summaries`` and each setting's values are in the order of the jobs;
     ``ranking`` is by one figure, or says why there is none.
     """
 

@@ -26,7 +26,7 @@ LAST_RETRY_S = 5.0
 
 @dataclass
 class JournalFollower:
-    """Reads one job's journals into one history, each node by a task of its own.
+    """Reads one job's journals into one history, with a task for each node.
 
     Args:
         view: the job as it is now.
@@ -48,7 +48,9 @@ class JournalFollower:
     _heard: dict[NodeId, HeardClock] = field(default_factory=dict)
 
     def follow(self) -> None:
-        """Follow every participant that is not followed yet; call again after a new attempt."""
+        """Start following participants that are not followed yet; call again after a
+        new attempt.
+        """
         attempt = self.view().attempt
         self._followed = attempt.number
         for placement in attempt.placements:
@@ -76,7 +78,9 @@ class JournalFollower:
         return self._builder.snapshot(view, is_complete=is_complete, clock_ahead_s=self._ahead_s())
 
     def _ahead_s(self) -> float:
-        """The job's clock compared with this driver's: by the node that is heard best."""
+        """Return how far the job's clock is ahead of this driver's, by the node that is
+        heard best.
+        """
         now = self.clock.time(), self.clock.monotonic()
         known = [ahead_s for one in tuple(self._heard.values()) if (ahead_s := one.ahead_s(*now))]
         return max(known, default=0.0)
@@ -102,7 +106,7 @@ class JournalFollower:
             await asyncio.sleep(retry_s)
 
     async def _begin(self, placement: Placement) -> None:
-        """Take what the node has downsampled, so that only the newest lines are left to read."""
+        """Load the node's downsampled samples, so that only the newest lines remain to be read."""
         points = most_blocks(self.view().attempt.world_size)
         try:
             samples = await self.client(placement).samples(self.job_id, points=points)

@@ -1,4 +1,4 @@
-"""Job logs: their last lines, or all of them merged by time, each with its rank."""
+"""Job logs: reads their last lines, or all lines merged by time, each with its rank."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jupyter_mntrain.model.text.log_parts import LogPart
 def placements_with(
     view: JobView, rank: int | None = None, node: str | None = None
 ) -> list[Placement]:
-    """The job's placements, or those of one rank or node.
+    """Return the job's placements, or those of one rank or node.
 
     Raises:
         SpecError: the job has no such rank or node.
@@ -76,8 +76,8 @@ class LogSource(Record, frozen=True):
 
 
 class LogLine(Record, frozen=True):
-    """One line. ``rank`` is ``None`` for output of torchrun itself; ``time_s``, by the clock that
-    all nodes of an attempt share, for the log of a job that began before logs had times.
+    """One line of a log. ``rank`` is ``None`` for output of torchrun itself. ``time_s`` is by the
+    clock that all nodes of an attempt share; ``None`` in logs of old jobs, which have no times.
     """
 
     node: str
@@ -104,7 +104,7 @@ class TornLines:
         self._begun: dict[Rank | None, tuple[int, str]] = {}
 
     def whole(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, LogLine]]:
-        """Lines that ended, each with the offset of its end."""
+        """Return the finished lines, each with the offset of its end."""
         found: list[tuple[int, LogLine]] = []
         gone: set[int] = set()
         redrawn: dict[Rank | None, list[int]] = defaultdict(list)
@@ -131,7 +131,7 @@ class TornLines:
         return [one for at, one in enumerate(found) if at not in gone]
 
     def rest(self) -> list[tuple[int, LogLine]]:
-        """Lines that have begun, as far as they are there."""
+        """Return the unfinished lines, and forget them."""
         begun, self._begun = self._begun, {}
         return [(end, self._line(rank, text)) for rank, (end, text) in begun.items()]
 
@@ -150,7 +150,7 @@ class TornLines:
 
 
 async def tail_log(source: LogSource, *, rank: int | None, tail: int) -> list[LogLine]:
-    """The last ``tail`` lines of one node, or of one rank. Reads no more than necessary."""
+    """Return the last ``tail`` lines of one node or rank. Reads no more than necessary."""
     window = FIRST_WINDOW_BYTES
     while tail > 0:
         part = await _read_end(source.read, window)
@@ -165,7 +165,7 @@ async def tail_log(source: LogSource, *, rank: int | None, tail: int) -> list[Lo
 
 
 async def timed(source: LogSource, lines: Sequence[tuple[int, LogLine]]) -> list[LogLine]:
-    """Ask when lines, given with the offset of their ends, were written."""
+    """Add to lines the time at which they were written; each comes with the offset of its end."""
     if not lines:
         return []
     marks = await source.times(lines[0][0] - 1, lines[-1][0])
@@ -178,7 +178,7 @@ async def timed(source: LogSource, lines: Sequence[tuple[int, LogLine]]) -> list
 
 
 def cut_lines(data: bytes, begin: int, *, is_first: bool) -> list[tuple[int, str]]:
-    """Cut bytes of a log, from ``begin`` on, into lines with the offsets of their ends.
+    """Split bytes of a log, which start at offset ``begin``, into lines with their end offsets.
 
     Args:
         is_first: a line begins at ``begin``; otherwise the first one is half and left out.
@@ -221,7 +221,7 @@ Pieces = AsyncGenerator[list[LogLine], None]
 
 
 class LogReader:
-    """Reads one node's log in order, and goes on where it was when the log has grown.
+    """Reads one node's log in order, and continues where it stopped when the log has grown.
 
     Args:
         rank: only lines of this global rank.
@@ -234,7 +234,7 @@ class LogReader:
         self._torn = TornLines(source.node)
 
     async def pieces(self, *, with_unfinished: bool = False) -> Pieces:
-        """New lines, up to the log's size at the start.
+        """Yield the new lines, up to the log's size at the start.
 
         Args:
             with_unfinished: also a last line that is still being written.
@@ -262,7 +262,7 @@ class LogReader:
             yield self._of_rank(await timed(self._source, last))
 
     async def pieces_or_trouble(self) -> Pieces:
-        """Like :meth:`pieces`; an error becomes a line that says so, and ends it."""
+        """Like :meth:`pieces`, but an error ends it with a line that says so."""
         try:
             async for piece in self.pieces(with_unfinished=True):
                 yield piece
@@ -281,8 +281,8 @@ class LogReader:
 
 
 class LogSearch:
-    """Finds the newest lines that contain a text, in all of the log. Asked again, it reads only
-    what was written since.
+    """Finds the newest lines that contain a text, in the whole log. When asked again, it reads
+    only what was written since.
 
     Args:
         most: lines to keep of each node.
@@ -296,7 +296,7 @@ class LogSearch:
         self._found = [deque[LogLine](maxlen=most) for _ in sources]
 
     async def find(self) -> list[LogLine]:
-        """What was found so far. A node that does not answer adds one line that says so."""
+        """Return the lines found so far. A node that does not answer adds a line that says so."""
         troubles = await asyncio.gather(*map(self._read, self._readers, self._found))
         return [*merge(self._found), *(line for line in troubles if line is not None)]
 
@@ -310,13 +310,13 @@ class LogSearch:
 
 
 def merge(by_node: Sequence[Sequence[LogLine]]) -> list[LogLine]:
-    """Lines of several nodes in order of time; each node's stay in order."""
+    """Merge lines of several nodes by time; the order of each node's lines is kept."""
     keyed = [list(zip(_times(lines), lines, strict=True)) for lines in by_node]
     return [line for _, line in heapq.merge(*keyed, key=lambda one: one[0])]
 
 
 async def merged(streams: Sequence[Pieces]) -> Pieces:
-    """Merge whole logs by time, without waiting for the end of any."""
+    """Merge whole logs by time, without waiting for any of them to end."""
     held: list[list[LogLine]] = [[] for _ in streams]
     newest = [0.0 for _ in streams]
     is_open = [True for _ in streams]
@@ -337,7 +337,7 @@ async def merged(streams: Sequence[Pieces]) -> Pieces:
 
 
 def _times(lines: Sequence[LogLine]) -> list[float]:
-    """Times that never fall: a line without one has that of the line before."""
+    """Return times that never decrease: a line without one gets that of the line before."""
     times, last = [], 0.0
     for line in lines:
         last = max(last, line.time_s or 0.0)
@@ -346,7 +346,7 @@ def _times(lines: Sequence[LogLine]) -> list[float]:
 
 
 def _stamped(lines: Sequence[LogLine], last_s: float) -> list[LogLine]:
-    """Give lines of ours, which have no time, that of the line before."""
+    """Give our own lines, which have no time, that of the line before."""
     return [line if line.time_s is not None or not last_s else _at(line, last_s) for line in lines]
 
 

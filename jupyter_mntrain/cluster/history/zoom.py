@@ -1,4 +1,4 @@
-"""Zoom: a part of a job's steps, as finely as its nodes have them."""
+"""Zoom: reads a range of a job's steps at the finest resolution that its nodes have."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def read_zoom(
 def zoomed(
     builder: HistoryBuilder, view: JobView, summary: JobSummary, points: int, now_s: float
 ) -> JobSeries:
-    """The rows of a zoom, with the summary of the whole job."""
+    """Return the rows of a zoom, with the summary of the whole job."""
     made = SeriesBuilder(view.job_id, "zoom")
     made.extend(builder.snapshot(view, is_complete=False), now_s)
     series = made.whole(points)

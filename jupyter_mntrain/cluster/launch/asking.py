@@ -1,4 +1,4 @@
-"""Asking: what the participants of a job are and have, from their agents."""
+"""Asking: asks the agents of a job's participants for their state and interpreters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ B = TypeVar("B")
 
 
 async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
-    """The results of two that run at once. If one fails, the other has ended when its error is
-    raised: nobody is asked on behalf of what was refused.
+    """Run two coroutines at once. If one fails, the other is canceled before the error is raised,
+    so that no node is asked for a launch that was refused.
     """
     one, other = asyncio.ensure_future(first), asyncio.ensure_future(second)
     try:
@@ -54,7 +54,8 @@ async def ask_participants(
 async def find_workplaces(
     live: ClusterView, job: ResolvedJob, progress: Progress = SILENT
 ) -> list[FoundWorkplace]:
-    """Ask each participant what it has of what a job runs in; nothing if that is the agents' own.
+    """Ask each participant for the interpreter and folder of a job; empty if the agents' own is
+    used.
 
     Raises:
         NodeError: as for :func:`ask_participants`.

@@ -53,7 +53,7 @@ FIRST_ATTEMPT = 1
 
 
 class Agreed(NamedTuple):
-    """The nodes of a job, and where its ranks are."""
+    """The nodes of a job, and the placement of its ranks."""
 
     infos: tuple[NodeInfo, ...]
     placements: tuple[Placement, ...]
@@ -121,7 +121,7 @@ class AgentLauncher:
         project: StagedProject | None = None,
         progress: Progress = SILENT,
     ) -> JobView:
-        """Start on every participant, or on none: after an error nothing runs and nothing is
+        """Start the job on every participant or on none: after an error nothing runs and nothing is
         leased, except what the error names.
 
         Args:
@@ -161,7 +161,7 @@ class AgentLauncher:
         placements: Sequence[Placement],
         progress: Progress,
     ) -> None:
-        """Send the nodes what they lack of the job's project."""
+        """Send the nodes the files of the job's project that they lack."""
         if spec.project is None:
             return
         own = {placement.node_id for placement in placements}
@@ -220,11 +220,11 @@ class AgentLauncher:
         return spec, placements, plan
 
     async def _told(self, doctor: BeforeLaunch, project: StagedProject | None) -> ToldBefore | None:
-        """What the nodes tell the doctor; ``None`` if it is not asked."""
+        """Ask the nodes for what the doctor checks; ``None`` if it is skipped."""
         return await doctor.ask(project) if self.is_checked else None
 
     def resolved(self, spec: JobSpec) -> ResolvedJob:
-        """The job with the participants that the live view knows.
+        """Resolve the job's participants to nodes of the live view.
 
         Raises:
             SpecError: a node is unknown or takes part twice.
@@ -232,7 +232,7 @@ class AgentLauncher:
         return resolve(spec, [view.info for view in self.live.nodes])
 
     async def agreed(self, job: ResolvedJob, progress: Progress = SILENT) -> Agreed:
-        """The participants and their ranks, if they and the job fit each other.
+        """Return the participants and their ranks, once each node can run the job.
 
         Raises:
             MntrainError: what the job itself makes impossible.
@@ -241,8 +241,8 @@ class AgentLauncher:
         return Agreed(infos, arrange(job.spec.participants, infos))
 
     async def _agreeing(self, job: ResolvedJob, progress: Progress) -> tuple[NodeInfo, ...]:
-        """Ask the participants; raises SpecError if their versions differ, and RefusedError if one
-        lacks what the job runs in or its torch cannot use its GPUs.
+        """Ask the participants. Raises SpecError if their versions differ, and RefusedError if one
+        lacks the job's interpreter or folder, or its torch cannot use its GPUs.
         """
         infos, found = await both(
             ask_participants(self.live, job.nodes, progress),
@@ -258,7 +258,8 @@ class AgentLauncher:
         return infos
 
     async def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
-        """What each participant has of what a job runs in; empty if that is the agents' own.
+        """Return each participant's interpreter and folder for a job; empty if the agents' own is
+        used.
 
         Raises:
             SpecError, NodeError: a node is unknown, or does not answer.

@@ -1,4 +1,4 @@
-"""Link probing: measures some links of some nodes, one after the other."""
+"""Link probing: measures given links between nodes, one after another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from jupyter_mntrain.plan.networks.outdated import link_end, marked_at_receivers
 
 
 class Prober(NamedTuple):
-    """A driver that measures.
+    """The driver's side of a link measurement.
 
     Args:
         live: its nodes.
@@ -48,8 +48,8 @@ async def with_renewed_links(
     participants: Sequence[Participant],
     progress: Progress = SILENT,
 ) -> tuple[NodeInfo, ...]:
-    """The nodes of a job, with new measurements of the links that have changed since they were
-    measured, or are old. If they cannot be measured now, or are many, they stay as they are.
+    """Measure a job's links anew if they are old or have changed, and return its nodes with them.
+    Links that cannot be measured now, or are too many, are left as they are.
     """
     marked = marked_at_receivers(infos)
     try:
@@ -73,8 +73,8 @@ async def measure_links(
     on_measured: Callable[[LinkMeasurement], object] = bool,
     on_skipped: Callable[[MntrainError], object] | None = None,
 ) -> tuple[LinkMeasurement, ...]:
-    """Measure these links of some nodes; raises as
-    :func:`~jupyter_mntrain.cluster.launch.measure.measure_participants`.
+    """Measure these links; raises as
+    :func:`~jupyter_mntrain.cluster.launch.measure.measure_participants` does.
     """
     if not links:
         return ()
@@ -119,14 +119,14 @@ async def measure_links(
 
 
 class _Pace:
-    """How long the links that are left will take, by how long those before them took."""
+    """Estimates how long the remaining links will take from how long the first ones took."""
 
     def __init__(self, expected_s: Sequence[float]) -> None:
         self._expected_s = expected_s
         self._begun_s = time.monotonic()
 
     def left(self, done: int) -> str:
-        """In words.
+        """Return the time left, as text.
 
         Args:
             done: links that are measured.
@@ -142,7 +142,7 @@ def _tell(
     failed: Sequence[tuple[LinkToMeasure, MntrainError]],
     on_skipped: Callable[[MntrainError], object] | None,
 ) -> None:
-    """Tell why links were not measured.
+    """Report why links were not measured.
 
     Raises:
         MntrainError: none was; or one was not, of a pair that has no other, and nobody is told.
@@ -193,7 +193,7 @@ def _client(driver: Prober, node: NodeInfo) -> AgentClient:
 def _interfaces(
     infos: Sequence[NodeInfo], links: Sequence[LinkToMeasure]
 ) -> dict[NodeId, tuple[str, ...]]:
-    """The interfaces that are measured, by node."""
+    """Return the interfaces to measure, by node."""
     found: dict[NodeId, dict[str, None]] = {}
     for link in links:
         for index, interface in zip(link.pair, link.interfaces, strict=True):

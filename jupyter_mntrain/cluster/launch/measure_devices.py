@@ -1,4 +1,4 @@
-"""Device measurement: what the CPUs and GPUs of nodes do, all machines at once, as in a job."""
+"""Device measurement: measures the CPUs and GPUs of all machines at once, as a job uses them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOING = "measuring devices"
 
 
 class NodeDevices(Record, frozen=True):
-    """What a node measured, or why it did not.
+    """The measurements of a node, or why it has none.
 
     Args:
         node: its name.
@@ -44,7 +44,7 @@ async def measure_devices(
     python: str | None = None,
     progress: Progress = SILENT,
 ) -> tuple[NodeDevices, ...]:
-    """Measure the devices that participants would use, with as many ranks.
+    """Measure the devices of participants, with as many ranks as each of them has.
 
     Args:
         clients: their agents, in the same order.
@@ -69,7 +69,7 @@ async def measure_devices(
 
 
 class _Turns:
-    """Says which nodes measure now, and how long that and those that wait may take.
+    """Makes nodes of one machine measure in turn, and reports the progress with the time left.
 
     Args:
         nodes: their names.
@@ -83,7 +83,7 @@ class _Turns:
 
     @asynccontextmanager
     async def taken(self, place: int) -> AsyncIterator[None]:
-        """The turn of a node, once its machine is free."""
+        """Hold a node's turn, once its machine is free."""
         async with self._locks.get(self._machines[place]) or asyncio.Lock():
             self._now[place] = None
             self._tell()

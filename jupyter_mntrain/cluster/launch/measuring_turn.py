@@ -21,7 +21,7 @@ RENEW_AFTER_S = MEASURE_LEASE_S / 3
 
 
 class MeasuringTurn:
-    """The sole right to measure links, on the nodes that measure and on all others that answer.
+    """A lock for measuring links, held on the nodes that measure and on all others that answer.
 
     Args:
         who: user and host, for people.
@@ -51,7 +51,7 @@ class MeasuringTurn:
 
     @asynccontextmanager
     async def held(self, progress: Progress) -> AsyncIterator[None]:
-        """Wait for the turn, and give it back at the end.
+        """Wait for the turn, and release it at the end.
 
         Raises:
             RefusedError: others measure for too long, or a job trains over one of the interfaces.
@@ -65,7 +65,8 @@ class MeasuringTurn:
                 await self._ask_all(0.0)
 
     async def renew(self) -> None:
-        """Keep the turn. Call before each link: whether a node still answers, that will tell.
+        """Renew the turn. Call before each link, whose measurement shows whether a node still
+        answers.
 
         Raises:
             RefusedError: a job began, or the turn was lost.
@@ -88,7 +89,9 @@ class MeasuringTurn:
             await asyncio.sleep(LOOK_S)
 
     async def _ask_all(self, expires_in_s: float, *, is_renewal: bool = False) -> None:
-        """Ask one node after the other, all drivers in the same order: one of them gets all."""
+        """Ask one node after another, in the same order for all drivers, so that one of them gets
+        all.
+        """
         self._renewed_s = asyncio.get_running_loop().time()
         others = {
             view.info.node_id

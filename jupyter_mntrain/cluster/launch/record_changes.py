@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class JobRemoval(Record, frozen=True):
-    """What the deletion of a job means, or meant.
+    """What the deletion of a job deletes, or has deleted.
 
     Args:
         nodes: those that have it and answer.
@@ -39,12 +39,12 @@ class JobRemoval(Record, frozen=True):
 
     @property
     def checkpoints_bytes(self) -> int:
-        """Of a run whose last job this is."""
+        """The size of the run's checkpoints, if this is its last job."""
         return sum(one.checkpoints_bytes for one in self.nodes)
 
     @property
     def holds_only_checkpoints(self) -> bool:
-        """Whether nothing could go on from the run's checkpoints without this job."""
+        """Whether the run's checkpoints could not be resumed from without this job."""
         return any(one.checkpoints for one in self.nodes)
 
 

@@ -1,4 +1,4 @@
-"""Resuming: finds the checkpoint that a run goes on from, and says what its next job changes."""
+"""Resuming: finds the checkpoint that a run resumes from, and lists what its next job changes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from jupyter_mntrain.plan.software.versions import unacknowledged
 
 
 class BeginPlan(Record, frozen=True):
-    """A launch that begins with a checkpoint, before it starts.
+    """A planned launch that starts from a checkpoint.
 
     Args:
         spec: to launch.
@@ -81,13 +81,13 @@ class BeginPlan(Record, frozen=True):
 
     @property
     def ranks(self) -> tuple[int, int]:
-        """That saved the checkpoint, and of the launch."""
+        """The number of ranks that saved the checkpoint, and that of the launch."""
         now = self.spec.world_size
         return (now if self.checkpoint is None else self.checkpoint.world_size), now
 
 
 async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginPlan:
-    """Ask the nodes what is in a directory, and check that the job can begin with it.
+    """Ask the nodes what is in a directory, and check that the job can start from it.
 
     Args:
         begin: the directory of a run's checkpoints, or one of them, on the nodes.
@@ -144,8 +144,8 @@ def _refuse_finished(path: str, steps: int | None, step: int) -> None:
 
 
 def _place_of(begin: str) -> tuple[str, int | None]:
-    """A directory of checkpoints and a step, from what a person gave: that directory, or a
-    checkpoint in it.
+    """Split what a person gave, a directory of checkpoints or one checkpoint in it, into directory
+    and step.
 
     Raises:
         SpecError: it is not an absolute path.
@@ -162,8 +162,8 @@ def _place_of(begin: str) -> tuple[str, int | None]:
 
 
 async def _look(live: ClusterView, path: str, names: set[str]) -> dict[str, NodeCheckpoints]:
-    """What each node that answers has there: others than the job's, so that a refusal can say who
-    has the rest. A participant has to answer.
+    """List what each node that answers has there. Participants have to answer; other nodes are
+    asked, too, so that a refusal can say which of them has the rest.
     """
     nodes = [info for info in live.reachable if live.client_at(info.node_id) is not None]
 
@@ -192,7 +192,7 @@ async def _look(live: ClusterView, path: str, names: set[str]) -> dict[str, Node
 def _by_script(
     spec: JobSpec, path: str, step: int | None, by_node: Mapping[str, NodeCheckpoints]
 ) -> BeginPlan:
-    """What is in the directory is the script's own affair; only that it is there can be checked."""
+    """Plan the start of a script, which reads the directory itself: only check that it exists."""
     lacking = sorted(name for name, one in by_node.items() if not one.is_there)
     if len(lacking) == len(by_node):
         raise RefusedError(
@@ -212,7 +212,7 @@ def _by_script(
 def _saved_by(
     program: Program, by_node: Mapping[str, NodeCheckpoints], found: RunCheckpoint
 ) -> Program | None:
-    """What saved a checkpoint; ``None`` if this version cannot tell."""
+    """Return the program that saved a checkpoint; ``None`` if this version cannot tell."""
     for listed in by_node.values():
         for held in listed.checkpoints:
             if held.manifest.age == found.age and held.manifest.recipe is not None:
@@ -233,7 +233,7 @@ own."""
 
 
 class ResumePlan(Record, frozen=True):
-    """A resumed job before it starts.
+    """A planned resume of a job.
 
     Args:
         spec: to launch.
@@ -259,12 +259,12 @@ class ResumePlan(Record, frozen=True):
 
     @property
     def is_branch(self) -> bool:
-        """Whether it begins a run of its own."""
+        """Whether the job begins a new run."""
         return self.spec.origin is not None and self.spec.origin.is_branch
 
     @property
     def losses(self) -> Losses:
-        """Of the steps to come."""
+        """How the losses of the coming steps compare with those of the run."""
         if program_of(self.spec).is_script:
             return "by-script"
         effects = {one.effect for one in self.changes}
@@ -272,7 +272,7 @@ class ResumePlan(Record, frozen=True):
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """What differs from the run's newest job: settings, and the number of ranks."""
+        """The differences from the run's newest job: settings, and the number of ranks."""
         before, now = self.ranks
         ranks = () if before == now else (f"ranks {before} → {now}",)
         return (*map(str, self.changes), *ranks)
@@ -286,7 +286,7 @@ async def plan_resume(
     *,
     listed: RunCheckpoints | None = None,
 ) -> ResumePlan:
-    """Find what a job goes on from, and check that it can.
+    """Find the checkpoint that a job resumes from, and check that it can.
 
     Args:
         spec: what to run; ``None`` = the same again, except for an acknowledgment of mixed
@@ -347,7 +347,7 @@ async def plan_resume(
 
 
 def _elsewhere(view: JobView, chain: Sequence[JobView], found: BeginPlan) -> ResumePlan:
-    """Begin with what is in a directory, as a launch does; the new run remembers whose it was."""
+    """Start from a directory, as a launch does; the new run records which run it comes from."""
     origin = origin_of(view, chain, found.step, branch=True, path=found.path)
     before, now = _newest(chain).attempt.world_size, found.spec.world_size
     if found.checkpoint is not None:
@@ -409,7 +409,7 @@ async def _ask(
     chain: Sequence[JobView],
     call: Callable[[AgentClient, JobId], Awaitable[NodeCheckpoints]],
 ) -> RunCheckpoints:
-    """Make a call to every node of a run, and merge what they have."""
+    """Call every node of a run, and merge the checkpoints that they list."""
     asked = _places(chain)
     answers = await asyncio.gather(
         *(call(live.client_of(place), job_id) for job_id, place in asked), return_exceptions=True
@@ -418,7 +418,7 @@ async def _ask(
 
 
 def _places(chain: Sequence[JobView]) -> list[tuple[JobId, Placement]]:
-    """Every node of a run once, with the newest job of the run that it took part in."""
+    """Return every node of a run, with the newest job of the run that it took part in."""
     found: dict[NodeId, tuple[JobId, Placement]] = {}
     for view in sorted(chain, key=lambda one: one.attempt.submitted_s):
         for place in view.attempt.placements:
@@ -453,7 +453,7 @@ def _merged(
 
 
 def _refuse_moved(view: JobView, changes: Sequence[SettingChange], before: str | None) -> None:
-    """Refuse another directory of checkpoints than the run has.
+    """Refuse a directory of checkpoints that is not the run's.
 
     Args:
         before: the run's, as a person named it.
@@ -497,7 +497,7 @@ all of its steps. ``refused``: anything else, see the problem.
 
 
 class ResumeOffer(Record, frozen=True):
-    """What an ended job can go on from.
+    """What an ended job can resume from.
 
     Args:
         run: that it belongs to.
@@ -534,7 +534,7 @@ class ResumeOffer(Record, frozen=True):
 
 
 async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
-    """Ask the nodes of a run what it can go on from. Raises only what :meth:`Job.view` raises."""
+    """Ask the nodes of a run what it can resume from. Raises only what :meth:`Job.view` raises."""
     view = live.job(job_id)
     chain = await jobs_of_run(live, view.run)
     listed = await list_checkpoints(live, chain)

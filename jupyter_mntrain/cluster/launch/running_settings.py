@@ -1,4 +1,4 @@
-"""Running settings: asks a running job's ranks for other settings, and tells what became of it."""
+"""Running settings: changes settings of a running job, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_mntrain.plan.resume import told_steps
 
 
 class PlannedChange(NamedTuple):
-    """A change of a running job's settings, as its ranks were asked for it.
+    """A change of a running job's settings, as it was requested from its ranks.
 
     Args:
         before, after: what the job trains by.
@@ -31,7 +31,7 @@ class PlannedChange(NamedTuple):
 
 
 class SettingsChanged(Record, frozen=True):
-    """What became of a change of a running job's settings.
+    """The outcome of a change of a running job's settings.
 
     Args:
         change: as all ranks took it; ``None`` if they have not yet, or the attempt ended first.
@@ -45,7 +45,8 @@ class SettingsChanged(Record, frozen=True):
 async def ask_to_change(
     live: ClusterView, view: JobView, settings: tuple[str, ...], by: str
 ) -> PlannedChange:
-    """Check a change, and ask the head's ranks for it: they have all others take the same step.
+    """Check a change, and request it from the head's ranks, which make all others apply it at the
+    same step.
 
     Raises:
         RefusedError: the job has ended, or does not run yet.
@@ -72,7 +73,7 @@ async def ask_to_change(
 
 
 def outcome_of(plan: PlannedChange, change: RunningChange | None) -> SettingsChanged:
-    """What became of a change; ``None`` if it was not taken."""
+    """Return the outcome of a change; ``None`` if it was not applied."""
     if change is None:
         return SettingsChanged()
     return SettingsChanged(change, plan.before.rate_notes(plan.after, step=change.step))

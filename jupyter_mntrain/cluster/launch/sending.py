@@ -1,4 +1,4 @@
-"""Sending: brings the files of a job's project to its nodes, and only what they lack."""
+"""Sending: sends a job's nodes the files of its project that they lack."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Sent(NamedTuple):
-    """What was sent to one node."""
+    """The files and bytes that were sent to one node."""
 
     node: str
     files: int
@@ -36,7 +36,7 @@ class Sent(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A content that a node lacks."""
+    """A file content that a node lacks."""
 
     client: AgentClient
     sha256: str
@@ -51,7 +51,7 @@ async def send_project(
     *,
     progress: Progress = SILENT,
 ) -> tuple[Sent, ...]:
-    """Send every node what it lacks of a project.
+    """Send every node the files of a project that it lacks.
 
     Args:
         project: SHA-256 of its tree.
@@ -92,14 +92,14 @@ async def send_project(
 
 
 class _Source:
-    """Where contents come from: this machine's files, or a node that has them."""
+    """The source of file contents: this machine, or a node that has them."""
 
     def __init__(self, staged: StagedProject | None, nodes: Sequence[AgentClient]) -> None:
         self._staged = staged
         self._nodes = nodes
 
     async def tree(self, project: str) -> bytes:
-        """The encoded tree of a project."""
+        """Return the encoded tree of a project."""
         if self._staged is not None:
             return self._staged.content
         for client in self._nodes:
@@ -109,12 +109,12 @@ class _Source:
         raise _gone()
 
     def bundled_bytes(self, missing: Missing) -> int:
-        """What a content takes of a request: all of one if it is sent by itself."""
+        """Return the share of a request that a content takes: all of it if it is sent alone."""
         size = missing.size_bytes + FRAME_BYTES
         return size if self._is_here(missing.sha256) else max(size, PART_BYTES)
 
     async def send(self, missing: Sequence[Missing]) -> None:
-        """Send contents to a node in one request, or one that fills it by itself part by part."""
+        """Send contents to a node in one request, or a large one in parts."""
         if self.bundled_bytes(missing[0]) >= PART_BYTES:
             await self._send_parts(missing[0])
             return
@@ -158,7 +158,7 @@ class _Source:
         return await asyncio.to_thread(_read_part, staged.sources, sha256, offset)
 
     async def _holder(self, missing: Missing) -> AgentClient:
-        """A node that has a content."""
+        """Return the client of a node that has a content."""
         for client in self._nodes:
             try:
                 if not await client.missing_blobs({missing.sha256: missing.size_bytes}):

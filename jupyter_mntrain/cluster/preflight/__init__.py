@@ -1,1 +1,1 @@
-"""The doctor's look at the nodes of one launch, before anything is leased."""
+"""Preflight: the doctor checks the nodes of a launch before anything is leased."""

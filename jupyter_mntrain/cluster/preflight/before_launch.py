@@ -1,4 +1,4 @@
-"""Before a launch: what the doctor says of a job's participants, in as little time as it takes."""
+"""Before a launch: the doctor checks a job's participants in a few seconds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
 
 class _FoundPaths(NamedTuple):
-    """The paths between some nodes.
+    """The network paths between some nodes, as they were found.
 
     Args:
         nodes: as they were when these were tried.
@@ -54,7 +54,7 @@ class _FoundPaths(NamedTuple):
 
 
 class ToldBefore(NamedTuple):
-    """What is known while the nodes are asked for other things.
+    """What the nodes have reported before the launch goes on.
 
     Args:
         paths: ``None`` if they are still to be tried.
@@ -67,7 +67,7 @@ class ToldBefore(NamedTuple):
 
 @dataclass(frozen=True)
 class BeforeLaunch:
-    """Examines the participants of one launch.
+    """Checks the participants of one launch.
 
     Args:
         known: paths that were well a short while ago are not tried again.
@@ -89,8 +89,8 @@ class BeforeLaunch:
         )
 
     async def ask(self, project: StagedProject | None = None) -> ToldBefore:
-        """Ask each participant for itself and the job's paths, for ``doctor.before_launch_s``, and
-        have them try the paths between them meanwhile.
+        """Ask the participants about themselves and the job's files, for
+        ``doctor.before_launch_s``, while they try the network between them.
 
         Args:
             project: its files, if they are on this machine.
@@ -118,7 +118,7 @@ class BeforeLaunch:
     async def examine(
         self, infos: Sequence[NodeInfo], before: ToldBefore, progress: Progress
     ) -> tuple[Problem, ...]:
-        """What may make the job slow, or end it later, and what could not be examined.
+        """Return what may slow the job or end it later, and what could not be checked.
 
         Args:
             infos: of the participants, as they are for this job.
@@ -147,7 +147,7 @@ class BeforeLaunch:
         return _unless_stopped(found, notes)
 
     async def _paths_between(self, nodes: Sequence[AskedNode]) -> _FoundPaths:
-        """As they were found a short while ago, or are found now."""
+        """Return the paths as they were found a short while ago, or else try them now."""
         known = self.known.look(nodes, ports_of(self.job.spec), self.live.jobs)
         if known is not None:
             return _FoundPaths(as_tried(nodes), known.paths, known.age_s)
@@ -165,7 +165,7 @@ def _judged(told: ToldByNodes, paths: _FoundPaths, job: PendingJob) -> tuple[Fin
 
 
 def _unless_stopped(found: Sequence[Finding], notes: Sequence[Problem]) -> tuple[Problem, ...]:
-    """The notes, and what does not stop the launch.
+    """Return the notes and the findings that do not stop the launch.
 
     Raises:
         DoctorRefusedError: something does.

@@ -1,4 +1,4 @@
-"""Job ahead: what the doctor has to know of a job that is about to be launched."""
+"""Pending job: what the doctor needs to know about a job that is about to be launched."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MAY_CHANGE = re.compile(r"\b(environb?|putenv|load_dotenv|runpy|exec|sys|site|p
 _OF_A_LOGIN = re.compile(
     r"HOME|USER|LOGNAME|SHELL|TERM|LANG|PWD|OLDPWD|PATH|HOST(NAME)?|TMPDIR|TEMP|TMP|DISPLAY|MAIL"
     r"|EDITOR|VIRTUAL_ENV|PYTHON\w+|(LC|XDG|SSH|DBUS|CONDA|JPY|JUPYTER|COLAB|VSCODE|WSL|SLURM|KUBERNETES)_\w+"
-)
+    )
 """Variables that each login, or each program, has for itself."""
 _FOLDERS_OF_PACKAGES = ("src", "lib")
 
@@ -52,8 +52,8 @@ _FOLDERS_OF_PACKAGES = ("src", "lib")
 async def find_script(
     spec: JobSpec, client: AgentClient | None, patience_s: float | None = None
 ) -> FoundScript:
-    """A job's script, if it is not sent, but lies on the nodes: in the folder that the job runs in,
-    or at a path of its own.
+    """Read a job's script from a node, if it is not sent but lies there: in the folder that the job
+    runs in, or at an absolute path.
 
     Args:
         client: of the node that is asked; what it does not tell, nothing is said of.
@@ -85,7 +85,7 @@ def pending_job(
     project: StagedProject | None = None,
     there: FoundScript = FoundScript(),  # noqa: B008 - frozen
 ) -> PendingJob:
-    """What is known of a job before it starts.
+    """Return what is known about a job before it starts.
 
     Args:
         head: name of the node with rank 0.
@@ -147,7 +147,7 @@ def question_of(
     spec: JobSpec,
     there: FoundScript = FoundScript(),  # noqa: B008 - frozen
 ) -> MachineQuestion:
-    """What an agent is asked for a job.
+    """Return the question that agents are asked for a job.
 
     Args:
         there: as for :func:`pending_job`.
@@ -199,7 +199,7 @@ def _foreign(
     project: StagedProject | None,
     read_own: set[str],
 ) -> Iterator[Need]:
-    """The modules that are not sent with the job, and names in them; also of what is sent.
+    """Yield the modules, and names in them, that the job imports but that are not sent with it.
 
     Args:
         read_own: gets those that are.
@@ -240,8 +240,8 @@ def _foreign(
 def _changed_by(
     own: Collection[str], sent: Iterable[str], spec: JobSpec, project: StagedProject | None
 ) -> tuple[set[str], bool]:
-    """Variables that modules of the job may set, as in :class:`ScriptNeeds`, and whether they may
-    change where Python looks for others.
+    """Return the variables that the job's modules may set, as in :class:`ScriptNeeds`, and whether
+    they may change Python's search path.
     """
     may_set, finds_more = set[str](), False
     roots = _import_roots(spec)
@@ -262,7 +262,7 @@ def _changed_by(
 def _not_found_later(
     foreign: Iterable[Need], script: ScriptNeeds, sent: Iterable[str], *, finds_more: bool
 ) -> Iterator[Need]:
-    """The same, as a script needs it that may change where Python looks, or a module of its own."""
+    """Yield the needed modules, less certain if the job may change Python's search path itself."""
     if not (script.finds_more or finds_more):
         yield from foreign
         return
@@ -274,14 +274,14 @@ def _not_found_later(
 
 
 def _set_here(taken: Iterable[Need], spec: JobSpec) -> frozenset[str]:
-    """Variables of a script that have a value here, and that a launch neither sends nor sets."""
+    """Return a script's variables that are set here, but that a launch neither sends nor sets."""
     names = {one.what for one in taken} - {*spec.environment, *spec.from_environment}
     here = without_launchers({one: os.environ[one] for one in names if os.environ.get(one)})
     return frozenset(one for one in here if not _OF_A_LOGIN.fullmatch(one))
 
 
 def _installed(spec: JobSpec) -> ScriptNeeds | None:
-    """What is known of a module that is not sent: the nodes must have its package."""
+    """Return what ``-m`` needs if its module is not sent: the nodes must have its package."""
     if spec.entry[:1] != ("-m",) or len(spec.entry) < 2 or spec.needs_package:
         return None
     is_certain = spec.workdir is None
@@ -302,7 +302,7 @@ def _import_roots(spec: JobSpec) -> list[str]:
 
 
 def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | None]:
-    """Name and text of the script; ``None`` if it is not on this machine, or there is none."""
+    """Return the name and text of the script; no text if there is none, or none on this machine."""
     names = _script_names(spec)
     if not names:
         return "", None
@@ -313,7 +313,7 @@ def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | No
 
 
 def _script_names(spec: JobSpec) -> list[str]:
-    """What the script's file may be called; none if it is no script."""
+    """Return the possible file names of the script; empty if the job runs none."""
     if spec.needs_package or not spec.entry or spec.runs_program:
         return []
     if spec.entry[0] != "-m":
@@ -323,14 +323,14 @@ def _script_names(spec: JobSpec) -> list[str]:
 
 
 def _with_script(spec: JobSpec, there: FoundScript) -> JobSpec:
-    """The job as if its script were sent."""
+    """Return the job as if its script were sent with it."""
     if not there.name:
         return spec
     return msgspec.structs.replace(spec, files={**spec.files, there.name: there.text})
 
 
 def _text(name: str, spec: JobSpec, project: StagedProject | None) -> str | None:
-    """The text of a file that is sent with the job; ``None`` if it is not known here."""
+    """Return the text of a file that is sent with the job; ``None`` if it is not known here."""
     if name in spec.files:
         return spec.files[name]
     source = _source(project, name) if project is not None else None
@@ -341,7 +341,7 @@ def _text(name: str, spec: JobSpec, project: StagedProject | None) -> str | None
 
 
 def _source(project: StagedProject, name: str) -> Path | None:
-    """Where a file of a project lies on this machine."""
+    """Return the local path of a project's file."""
     sha256 = next((one.sha256 for one in project.tree.files if one.path == name), "")
     return project.sources.get(sha256)
 
@@ -355,7 +355,7 @@ def _unsent(
     sent: Collection[str],
     project: StagedProject | None,
 ) -> dict[str, Unsent]:
-    """What is read and not sent, and which option sends it, if it is on this machine."""
+    """Return the paths that the script reads but that are not sent, and how to send each."""
     found = {one: Unsent(_how_to_send(one, project)) for one in _relative(script, sent)}
     written = [PurePosixPath(one.what) for one in script.writes]
     for path in (one.what for one in script.reads):
@@ -371,7 +371,9 @@ def _unsent(
 def _unsent_modules(
     modules: Iterable[Need], sent: Collection[str], spec: JobSpec, project: StagedProject | None
 ) -> dict[str, Unsent]:
-    """Modules that are on this machine, and which option has the job find them."""
+    """Return the modules that are on this machine but not found by the job, and how to
+    send each.
+    """
     found = {}
     for name in (one.what for one in modules if ":" not in one.what):
         if folder := _folder_with(name, sent):
@@ -400,20 +402,20 @@ def _folder_with(name: str, sent: Collection[str]) -> str:
 
 
 def _folder_here(name: str) -> str:
-    """One of the usual folders of packages that is here and has a module; empty if none has."""
+    """Return which usual source folder has a module on this machine; empty if none has."""
     here = (current_folder() / one for one in _FOLDERS_OF_PACKAGES)
     return next((one.name for one in here if is_module(one, name)), "")
 
 
 def _on_path(folder: str, spec: JobSpec) -> str:
-    """What the job's ``PYTHONPATH`` is to be."""
+    """Return the job's ``PYTHONPATH`` with this folder added."""
     return ":".join(filter(None, (folder, spec.environment.get("PYTHONPATH"))))
 
 
 def _unsent_arguments(
     arguments: Sequence[str], sent: Collection[str], project: StagedProject | None
 ) -> dict[str, str]:
-    """Arguments that name something in this folder, or below it, which no node will have."""
+    """Return the arguments that name local files which no node will have, and how to send each."""
     here = current_folder()
     folders = {str(parent) for one in sent for parent in PurePosixPath(one).parents}
     found = {}
@@ -426,7 +428,7 @@ def _unsent_arguments(
 
 
 def _left_out(path: str, project: StagedProject | None) -> Unsent:
-    """What a project leaves out of a path that is here; nothing of caches and hidden files."""
+    """Return what a project leaves out of an existing path, except for caches and hidden files."""
     if project is None or not (project.root / path).exists():
         return Unsent()
     if project.tree.leaves_out(path):
@@ -437,7 +439,7 @@ def _left_out(path: str, project: StagedProject | None) -> Unsent:
 
 
 def _how_to_send(path: str, project: StagedProject | None) -> str:
-    """The option; empty if it is not here."""
+    """Return the option that sends a path; empty if the path does not exist here."""
     path = os.path.normpath(path)
     if path.startswith("../"):  # only a folder above has it and the script
         above = "/".join(one for one in PurePosixPath(path).parts if one == "..")
@@ -450,7 +452,7 @@ def _how_to_send(path: str, project: StagedProject | None) -> str:
 
 
 def _relative(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:
-    """What a script reads by a relative path, and neither gets nor makes."""
+    """Yield the relative paths that a script reads, but neither gets nor makes."""
     there = {str(PurePosixPath(one)) for one in sent}
     folders = {str(parent) for one in there for parent in PurePosixPath(one).parents}
     for one in script.reads:
@@ -460,7 +462,7 @@ def _relative(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:
 
 
 def _placed(folder: str | None, names: Iterable[str]) -> dict[str, str]:
-    """Where the files of a folder of the nodes are; none if there is no such folder."""
+    """Return the path of each file in a folder on the nodes; empty without a folder."""
     return {} if folder is None else {one: str(PurePosixPath(folder, one)) for one in names}
 
 

@@ -1,4 +1,4 @@
-"""Prober: asks nodes what they know, tries the paths between them, and judges both."""
+"""Prober: asks nodes for their facts, and tries the network paths between them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def ask_facts(
     clock: Clock,
     participant: Participant | None = None,
 ) -> CheckedNode:
-    """Ask one agent; an older one does not know the question.
+    """Ask one agent for its facts; older agents do not know the question.
 
     Raises:
         MntrainError: it does not answer.
@@ -76,8 +76,9 @@ async def ask_facts(
 async def _with_loaded(
     client: AgentClient, found: CheckedNode, question: MachineQuestion, clock: Clock
 ) -> CheckedNode:
-    """The same with what the node's interpreter loads, if that is waited for: of a node that has
-    just joined nobody knows it yet, and importing torch takes as long as the machine is busy.
+    """Wait for the versions that the node's interpreter loads, and add them, if asked to wait.
+    A node that has just joined does not know them yet, and importing torch takes long on a busy
+    machine.
 
     Raises:
         MntrainError: it does not answer any more.
@@ -103,9 +104,7 @@ USUAL_PORTS = (29400, 29500)
 
 
 def ports_of(spec: JobSpec | None) -> tuple[int, ...]:
-    """Those that a job uses for the rendezvous, and were not chosen free; without a job, the usual
-    ones.
-    """
+    """Return the rendezvous ports that the job names itself; without a job, the usual ones."""
     if spec is None:
         return USUAL_PORTS
     return () if spec.port is None else (spec.port,)
@@ -118,7 +117,7 @@ class _Listening(Record, frozen=True):
 
 
 class PathTrials:
-    """Tries the paths between some nodes.
+    """Tries the network paths between some nodes.
 
     Args:
         clients: of their agents, by node id.
@@ -137,7 +136,7 @@ class PathTrials:
         self._failed: dict[str, str] = {}
 
     async def run(self, wanted: Sequence[str | None], *, is_loaded: bool = True) -> PathsFound:
-        """Try them all. Takes about three seconds; what fails is said in the result.
+        """Try all paths. Takes about three seconds; the result says which ones fail.
 
         Args:
             wanted: the named interface of each node, or ``None``.
@@ -224,7 +223,7 @@ class PathTrials:
 
 
 class AskedNode(NamedTuple):
-    """A node that is examined, who asks it, and what a job would use of it.
+    """A node to check, its client, and what a job would use of it.
 
     Args:
         client: ``None`` if nothing is connected to its agent.
@@ -238,12 +237,12 @@ class AskedNode(NamedTuple):
 
     @property
     def interface(self) -> str | None:
-        """That a job names."""
+        """The interface that the job names for this node."""
         return self.participant.interface if self.participant else None
 
 
 class ToldByNodes(NamedTuple):
-    """What the nodes told.
+    """The answers of the nodes that were asked.
 
     Args:
         asked, nodes: those that did, and what.
@@ -255,7 +254,7 @@ class ToldByNodes(NamedTuple):
     silent: dict[str, Problem]
 
     def with_infos(self, infos: Sequence[NodeInfo]) -> ToldByNodes:
-        """With newer knowledge of what the nodes are."""
+        """Return the answers with newer information about the nodes."""
         by_id = {info.node_id: info for info in infos}
         nodes = tuple(
             msgspec.structs.replace(one, info=by_id.get(one.info.node_id, one.info))
@@ -265,14 +264,14 @@ class ToldByNodes(NamedTuple):
 
     @property
     def able(self) -> list[AskedNode]:
-        """Those that can try paths, as they are; an older agent cannot."""
+        """The nodes that can try paths, which older agents cannot."""
         both = zip(self.asked, self.nodes, strict=True)
         return [one._replace(info=node.info) for one, node in both if node.facts is not None]
 
 
 @dataclass(frozen=True)
 class Prober:
-    """Examines nodes for a job, or for any that may run there.
+    """Checks nodes for one job, or for any job that may run there.
 
     Args:
         is_loaded: the paths between the nodes are also tried under a load.
@@ -328,7 +327,7 @@ class Prober:
         return msgspec.structs.replace(found, given=given)
 
     async def try_paths(self, nodes: Sequence[AskedNode]) -> PathsFound:
-        """The paths between nodes, as they are known to be.
+        """Return the paths between nodes, from the cache if all of them are known.
 
         Raises:
             TimeoutError: they took longer than ``network_patience_s``.
@@ -342,7 +341,7 @@ class Prober:
 
 
 def _others(wanted: Sequence[AskedNode], own: AskedNode) -> list[str]:
-    """The addresses of the other nodes that a job may use."""
+    """Return the addresses of the other nodes that a job may use."""
     return [
         address.partition("/")[0]
         for one in wanted
@@ -362,7 +361,7 @@ again, no card has changed and no job failed."""
 
 
 class NodeAsTried(NamedTuple):
-    """A node as it was tried: a later start of its agent is another one, as are other cards."""
+    """A node's state when it was tried: a restart of its agent or other network cards change it."""
 
     node_id: str
     name: str
@@ -407,9 +406,9 @@ class KnownPaths(NamedTuple):
 
 
 class CachedPaths:
-    """What a driver knows of them. Safe from any thread.
+    """Caches the paths that were found to work. Safe from any thread.
 
-    What is kept is only that a way was well: what is not is tried each time.
+    Only working paths are kept: the others are tried each time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -423,7 +422,7 @@ class CachedPaths:
         findings: Iterable[Finding],
         jobs: Mapping[JobId, JobView],
     ) -> None:
-        """Keep what was just found of the paths between some nodes, if all of them are well.
+        """Cache the paths between some nodes that were just tried, if all of them work.
 
         Args:
             findings: of all checks.
@@ -447,8 +446,8 @@ class CachedPaths:
         ports: Iterable[int],
         jobs: Mapping[JobId, JobView],
     ) -> KnownPaths | None:
-        """What is known of all paths between some nodes; ``None`` if one has to be tried, or a job
-        has failed since: that may have been the network.
+        """Return the cached paths between some nodes; ``None`` if one has to be tried, or if a job
+        has failed since, which may be due to the network.
 
         Args:
             ports: that have to be open besides.
@@ -470,7 +469,7 @@ class CachedPaths:
 
 
 def as_tried(nodes: Iterable[AskedNode]) -> frozenset[NodeAsTried]:
-    """What the nodes are, as far as a way between them depends on it."""
+    """Return the state of each node on which the paths between them depend."""
     return frozenset(NodeAsTried.of(one.info) for one in nodes)
 
 
@@ -492,7 +491,7 @@ def _works(trial: PathTrial) -> bool:
 
 
 def _troubles(jobs: Mapping[JobId, JobView]) -> frozenset[tuple[JobId, int]]:
-    """Jobs that have failed, and attempts after the first one."""
+    """Return the jobs that have failed, and the restarts."""
     return frozenset(
         (job_id, view.attempt.number)
         for job_id, view in jobs.items()

@@ -81,7 +81,7 @@ def wants_probe(silence_s: float, since_probe_s: float | None) -> bool:
 
 
 def forgiven(gap_s: float, tick_s: float) -> float:
-    """The part of a node's silence during which this process itself did not run.
+    """Return the part of a node's silence during which this process itself did not run.
 
     A suspended laptop, or a kernel that holds the interpreter lock, receives nothing.
     """
@@ -98,7 +98,7 @@ LAST_RETRY_S = 5.0
 
 
 class Clock(Protocol):
-    """Source of the two times that a watch needs."""
+    """Source of the two times that a watch needs: monotonic and Unix time."""
 
     def monotonic(self) -> float:
         """Seconds for durations; never jumps."""
@@ -193,7 +193,7 @@ class AgentWatch:
             self._probe = asyncio.create_task(self._ask_directly())
 
     def is_of(self, found: FoundAgent) -> bool:
-        """Whether it watches an agent that was found.
+        """Whether this watch is for an agent that was found.
 
         Two machines with one node id (a copied disk, a shared home) are both watched, so that the
         conflict can be shown.
@@ -210,7 +210,7 @@ class AgentWatch:
         return not set(self.addresses).isdisjoint(found.addresses)
 
     def forgive(self, seconds: float) -> None:
-        """Subtract a silence during which this process did not listen."""
+        """Ignore a silence during which this process did not listen."""
         self._last_word = min(self.clock.monotonic(), self._last_word + seconds)
 
     def expect(self, found: FoundAgent) -> None:
@@ -223,7 +223,7 @@ class AgentWatch:
             self.try_now()
 
     def try_now(self) -> None:
-        """Do not wait for the next retry."""
+        """Retry now, without the pause."""
         self._retry_s = FIRST_RETRY_S
         self._try_now.set()
 
@@ -288,7 +288,7 @@ class AgentWatch:
 
     @property
     def _is_slow_to_begin(self) -> bool:
-        """Whether its machine accepts connections, and its agent has not answered one yet."""
+        """Whether its machine accepts connections, but its agent has never answered one."""
         is_slow = self._error is not None and self._error.kind is Kind.SLOW_TO_ANSWER
         return is_slow and not self._was_heard
 
@@ -321,7 +321,7 @@ class AgentWatch:
         self._address = self.addresses[(where + 1) % len(self.addresses)]
 
     def _expected_id(self) -> NodeId | None:
-        """Node id that must answer; at a typed address, the one that answered last."""
+        """Return the node id that must answer; at a typed address, the one that answered last."""
         is_another = self._error is not None and self._error.kind is Kind.WRONG_NODE
         known = None if self.info is None or is_another else self.info.node_id
         return self.node_id or known

@@ -10,7 +10,7 @@ from jupyter_mntrain.model.errors import bad_argument
 
 
 class Changes:
-    """Notified by one thread, waited for by any number of others."""
+    """A condition that one thread notifies and any number of others wait for."""
 
     def __init__(self) -> None:
         self._bell = threading.Condition()

@@ -44,7 +44,7 @@ TRUST_EVERY_S = 1.0
 
 @dataclass(eq=False)
 class ClusterView:
-    """Watches every agent that is given or that discovery finds.
+    """Watches every agent that is given by address or that discovery finds.
 
     Args:
         cluster: this user's name for it.
@@ -145,14 +145,14 @@ class ClusterView:
         return False
 
     def client_of(self, placement: Placement) -> AgentClient:
-        """A client for a participant, at the address it answers on now."""
+        """Return a client for a participant, at the address on which it answers now."""
         for view in self.nodes:
             if view.info and view.info.node_id == placement.node_id and not view.is_conflict:
                 return self.desk.client(view.address, placement.node_id, placement.node)
         return self.desk.client(placement.agent[0], placement.node_id, placement.node)
 
     def client_at(self, node_id: NodeId) -> AgentClient | None:
-        """A client for a node that answers; ``None`` if it does not."""
+        """Return a client for a node; ``None`` if it does not answer."""
         for view in self.nodes:
             if view.info and view.info.node_id == node_id and not view.is_conflict:
                 return self.desk.client(view.address, node_id, view.name)
@@ -160,11 +160,11 @@ class ClusterView:
 
     @property
     def reachable(self) -> list[NodeInfo]:
-        """Nodes that answer."""
+        """Return the nodes that answer."""
         return reachable_of(self.nodes)
 
     def job(self, job_id: JobId) -> JobView:
-        """The job with this id.
+        """Return the job with this id.
 
         Raises:
             JobNotFoundError: no reachable node knows it.
@@ -221,8 +221,9 @@ class ClusterView:
                 self.records.look()
 
     def _on_change(self, watch: AgentWatch) -> None:
-        """Publish a watch's view. A heartbeat changes no other node and no job: with many nodes, a
-        merge of all of them for each would take most of a driver's time.
+        """Publish a watch's view.
+        A heartbeat changes no other node and no job: with many nodes, merging all of them for each
+        heartbeat would take most of a driver's time.
         """
         before, now = self._views.get(watch), watch.view
         if before is None or not _is_next_heartbeat(before, now):
@@ -271,7 +272,7 @@ class ClusterView:
             self.records.look()
 
     def _has_changed(self) -> bool:
-        """Whether a watch has another view than was published, by whatever has changed it."""
+        """Whether a watch's view differs from the published one."""
         return any(watch.view != self._views.get(watch) for watch in self._watches)
 
     async def _discover(self) -> None:
@@ -297,19 +298,21 @@ class ClusterView:
             self.changes.notify()
 
     def take_back(self, nodes: Mapping[str, Problem]) -> None:
-        """Note which nodes a scheduler has taken back, by name, each with why."""
+        """Note which nodes a scheduler has taken back, by name, and why."""
         self._ledger.take_back(nodes)
         self._on_records()
 
     def take_slot(self, found: FoundAgent) -> None:
-        """Take an agent of an allocation: whoever had its name before has it no more."""
+        """Watch an agent of an allocation, instead of an earlier agent of that name."""
         for watch in list(self._watches):
             if watch.view.name == found.name and not watch.is_of(found):
                 self._watches.pop(watch).cancel()
         self.desk.take(found)
 
     def reach(self, slot: str, address: str) -> None:
-        """Watch an agent of an allocation: whatever address its slot had before leads nowhere."""
+        """Watch an agent of an allocation at its new address, and forget the slot's earlier
+        address.
+        """
         for watch in list(self._watches):
             if watch.view.name == slot and address not in watch.addresses:
                 self._watches.pop(watch).cancel()
@@ -348,12 +351,12 @@ class ClusterView:
 
 
 def reachable_of(nodes: Iterable[NodeView]) -> list[NodeInfo]:
-    """Those that answer."""
+    """Return the nodes that answer."""
     return [view.info for view in nodes if view.info and view.liveness in ("up", "suspect")]
 
 
 def _is_next_heartbeat(before: NodeView, now: NodeView) -> bool:
-    """Whether nothing has changed but when the node was heard, and what its heartbeat says."""
+    """Whether nothing has changed except the heartbeat and when the node was last seen."""
     return before.info is now.info and now == msgspec.structs.replace(
         before, heartbeat=now.heartbeat, last_seen_s=now.last_seen_s
     )

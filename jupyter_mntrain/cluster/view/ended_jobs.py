@@ -1,4 +1,4 @@
-"""Ended jobs: what all nodes together know of them, merged from their pages."""
+"""Ended jobs: lists them from all nodes, merged from the pages that each node returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_mntrain.model.records.job import JobRecord, JobSpec, JobView
 
 
 async def listed_jobs(live: ClusterView, query: JobQuery) -> tuple[JobView, ...]:
-    """The jobs that reachable nodes have, and that fit a query if they have ended: live ones too.
+    """Return all live jobs of reachable nodes, and the ended ones that match a query.
 
     A node that does not answer meanwhile adds nothing; the live view shows why.
     """
@@ -64,13 +64,13 @@ async def listed_jobs(live: ClusterView, query: JobQuery) -> tuple[JobView, ...]
 
 
 async def jobs_of_run(live: ClusterView, run: JobId) -> list[JobView]:
-    """The jobs of a run, as far as reachable nodes know them."""
+    """Return the jobs of a run that reachable nodes know."""
     known = await listed_jobs(live, JobQuery(run=run))
     return [view for view in known if view.run == run]
 
 
 async def whole_spec(live: ClusterView, view: JobView) -> JobSpec:
-    """A job's spec with its files, and with what was changed while it ran, from the first
+    """Return a job's spec with its files and the changes of its running settings, from the first
     participant that answers.
 
     Raises:
@@ -88,6 +88,6 @@ async def whole_spec(live: ClusterView, view: JobView) -> JobSpec:
 
 
 def _most_telling(failures: Sequence[MntrainError]) -> MntrainError:
-    """No answer says more than no record: the silent node may have it."""
+    """Return the error to raise: of a silent node if any, as that node may have the record."""
     silent = [one for one in failures if not isinstance(one, JobNotFoundError)]
     return (silent or failures)[0]

@@ -1,4 +1,4 @@
-"""Grace period of a new driver: nothing is called missing before it could be heard."""
+"""Grace period of a new driver: no node counts as missing before it could have been heard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DISCOVERY_S = tunables.seconds("cluster.discovery_s")
 
 
 class GracePeriod:
-    """Starts when it is made. Safe from any thread.
+    """A grace period that starts when it is created. Safe from any thread.
 
     Args:
         live: the live view.
@@ -27,11 +27,12 @@ class GracePeriod:
         self._clock = clock
 
     def begin_again(self) -> None:
-        """Nodes that nobody could hear before have just been found."""
+        """Restart the period, as nodes that could not be heard before have just been found."""
         self.begun = self._clock.monotonic() - self._live.missed_s
 
     def wait(self, is_enough: Callable[[], object]) -> bool:
-        """Wait until ``is_enough()`` or all nodes should have been found. Returns the former.
+        """Wait until ``is_enough()``, or until all nodes should have been found. Returns the
+        former.
 
         In a notebook that has been open for a while it returns at once.
         """
@@ -42,7 +43,7 @@ class GracePeriod:
         ) and bool(is_enough())
 
     def wait_briefly(self, is_enough: Callable[[], object]) -> None:
-        """As :meth:`wait`, but nodes that were found and have not answered are not waited for."""
+        """Like :meth:`wait`, but do not wait for nodes that were found and have not answered."""
         self._live.changes.wait_until(is_enough, self._left_s(DISCOVERY_S))
 
     def _is_heard(self) -> bool:
@@ -55,7 +56,7 @@ class GracePeriod:
 
 
 def _is_connecting(view: NodeView) -> bool:
-    """Whether a node may still answer. A remembered one without a connection most likely is off."""
+    """Whether a node may still answer. A remembered node without a connection is probably off."""
     kind = view.problem.kind if view.problem is not None else None
     is_off = kind is Kind.NO_ANSWER and view.found_by == "remembered"
     return view.is_awaited and not is_off

@@ -49,7 +49,7 @@ class JobLedger:
         self._views: dict[JobId, JobView] = {}
 
     def begin(self, node_id: NodeId, live: Iterable[JobRecord]) -> None:
-        """Take a node's jobs that have not ended, when its stream starts.
+        """Store a node's jobs that have not ended, when its stream starts.
 
         What it has else is asked for: see :attr:`missing`.
         """
@@ -67,7 +67,7 @@ class JobLedger:
         self._rebuild()
 
     def confirm(self, node_id: NodeId, newest: Sequence[JobRecord], *, is_all: bool) -> None:
-        """Take a node's newest ended jobs. Others as new that it had are asked for again.
+        """Store a node's newest ended jobs; ask again for others as new that it had before.
 
         Args:
             is_all: it has no older ones.
@@ -83,7 +83,7 @@ class JobLedger:
         self.take(newest)
 
     def take(self, records: Iterable[JobRecord]) -> None:
-        """Store many records, where no newer ones are known."""
+        """Store records, except where newer ones are known."""
         for record in records:
             self._store(record)
         self._rebuild()
@@ -109,11 +109,13 @@ class JobLedger:
 
     @property
     def missing(self) -> list[Missing]:
-        """Records that nodes which answer must be asked for."""
+        """Return the records that nodes which answer have to be asked for."""
         return [(job_id, node) for job_id, nodes in self._missing.items() for node in nodes]
 
     def update(self, record: JobRecord) -> bool:
-        """Store a record; ``False`` after a late reply: a newer one is known, or it is deleted."""
+        """Store a record; ``False`` if a newer one is known or it is deleted, as after a late
+        reply.
+        """
         is_news = self._store(record)
         if by_node := self._records.get(record.job_id):
             self._views[record.job_id] = self._view(by_node)
@@ -131,12 +133,12 @@ class JobLedger:
         return True
 
     def take_back(self, nodes: Mapping[str, Problem]) -> None:
-        """Set which nodes a scheduler has taken back, by name, each with why."""
+        """Set which nodes a scheduler has taken back, by name, and why."""
         self._taken = nodes
         self._rebuild()
 
     def views(self) -> tuple[JobView, ...]:
-        """All jobs, newest first."""
+        """Return all jobs, newest first."""
         return tuple(sorted(self._views.values(), key=lambda v: (-v.attempt.submitted_s, v.job_id)))
 
     def _rebuild(self) -> None:
@@ -212,7 +214,7 @@ class JobLedger:
             self._final.add(job_id)
 
     def _absent(self, newest: JobRecord, by_node: Mapping[NodeId, JobRecord]) -> set[NodeId]:
-        """Participants that have lost their record of a job, if its start is over everywhere."""
+        """Return the participants that have lost their record of a job, once its start is over."""
         found = {
             place.node_id
             for place in newest.attempt.placements
@@ -234,14 +236,14 @@ class JobLedger:
         return is_replaced and (record is None or record.part.state not in TERMINAL)
 
     def _is_started(self, newest: JobRecord) -> bool:
-        """Whether no start of this attempt can be on its way, by either clock."""
+        """Whether no start request of this attempt can still arrive, by either clock."""
         now_s = self._clock.monotonic()
         seen_s = now_s - self._first_seen_s.setdefault(newest.job_id, now_s)
         age_s = self._clock.time() - newest.attempt.submitted_s
         return max(seen_s, age_s) > START_PATIENCE_S
 
     def _as_known(self, node_id: NodeId, record: JobRecord) -> JobRecord:
-        """The record; its part is unknown if it had not ended and the node does not answer."""
+        """Return the record, with an unknown part if that had not ended and its node is silent."""
         is_known = node_id in self._reachable and (record.job_id, node_id) not in self._doubtful
         if is_known or record.part.state in TERMINAL:
             return record

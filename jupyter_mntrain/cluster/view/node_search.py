@@ -1,4 +1,4 @@
-"""Node search: waits in a new driver for the nodes that are needed, and names who is silent."""
+"""Node search: waits in a new driver for the nodes it needs, and names those that are silent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jupyter_mntrain.plan.lookup import find_node
 
 
 class NodeSearch:
-    """Safe from any thread.
+    """Finds nodes that answer, by name, id or host name. Safe from any thread.
 
     Args:
         live: the live view.
@@ -54,7 +54,7 @@ class NodeSearch:
         self._grace.wait(found)
 
     def glance(self, expected: int) -> None:
-        """Wait, in a new driver, until this many nodes answer, but not longer than to find them.
+        """Wait, in a new driver, until this many nodes answer or discovery has had enough time.
 
         Args:
             expected: 0 if it is not known how many there are.
@@ -62,7 +62,7 @@ class NodeSearch:
         self._grace.wait_briefly(lambda: 0 < expected <= len(self.usable()))
 
     def usable(self) -> list[NodeInfo]:
-        """Nodes that answer and can take part in a job."""
+        """Return the nodes that answer and can take part in a job."""
         return [
             info
             for view in self._live.nodes
@@ -70,7 +70,7 @@ class NodeSearch:
         ]
 
     def client(self, node: str) -> AgentClient:
-        """The client of a node that answers, by its name, id or host name.
+        """Return the client of a node that answers, by its name, id or host name.
 
         Raises:
             SpecError: it is unknown.
@@ -81,16 +81,16 @@ class NodeSearch:
         return self._live.desk.client(address, info.node_id, info.name)
 
     def info(self, node: str) -> NodeInfo:
-        """What such a node has told; raises as :meth:`client`."""
+        """Return the information of such a node; raises as :meth:`client` does."""
         self.refuse_awaited([node])
         return find_node(node, [view.info for view in self._live.nodes if view.info])
 
     def awaited(self) -> str:
-        """Which nodes have not answered yet, and for how long; empty if all have."""
+        """Say which nodes have not answered yet, and for how long; empty if all have."""
         return awaited_words(self._live.nodes, self._clock.time())
 
     def refuse_awaited(self, names: Sequence[str]) -> None:
-        """Refuse nodes that have not answered yet, or say why: none of them is unknown.
+        """Raise the reason why nodes have not answered yet, rather than call them unknown.
 
         Args:
             names: nodes that are needed; empty = any.
@@ -116,8 +116,8 @@ class NodeSearch:
 
 
 def refuse_unusable(view: NodeView) -> None:
-    """Refuse a node that is lost, cannot be talked to, or whose id two machines claim; and one that
-    a scheduler has taken back, of which only the records are left.
+    """Refuse a node that does not answer, whose id two machines claim, or that a scheduler has
+    taken back, of which only the records remain.
     """
     is_refused = view.liveness == "connecting" and view.problem is not None
     is_taken = view.problem is not None and view.problem.kind in TAKEN

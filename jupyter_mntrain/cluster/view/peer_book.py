@@ -1,4 +1,4 @@
-"""Peer book: stores nodes typed in or seen before, so that missing ones can be named."""
+"""Peer book: remembers nodes that were typed in or seen, so that missing ones can be named."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Peers(Record, frozen=True):
 
 
 class PeerBook:
-    """``host:port`` per cluster in the user's configuration directory, mode 0600.
+    """Known addresses per cluster, in the user's configuration directory with mode 0600.
 
     Several kernels may use it at once.
 
@@ -54,7 +54,7 @@ class PeerBook:
         self._file = SharedFile(self.path, _Peers, what="the remembered nodes")
 
     def addresses(self, cluster: str) -> tuple[str, ...]:
-        """Remembered addresses, in the order they were added.
+        """Return the remembered addresses, in the order in which they were added.
 
         Raises:
             SpecError: the file is not ours or was damaged.
@@ -78,7 +78,7 @@ class PeerBook:
             return True
 
     def seen(self, cluster: str, now_s: float) -> tuple[SeenNode, ...]:
-        """Nodes that answered within the last month.
+        """Return the nodes that answered within the last month.
 
         Raises:
             SpecError: the file is not ours or was damaged.

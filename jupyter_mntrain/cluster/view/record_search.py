@@ -1,4 +1,4 @@
-"""Record search: asks nodes for what their streams do not tell, which is all that has ended."""
+"""Record search: asks nodes for the ended jobs, which their streams do not report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ClientOf = Callable[[NodeId], AgentClient | None]
 
 @dataclass(eq=False)
 class RecordSearch:
-    """Fills a ledger. Runs on one event loop.
+    """Asks nodes for records, and stores them in a ledger. Runs on one event loop.
 
     Args:
         client_of: a client for a node that answers; ``None`` if it does not.
@@ -45,11 +45,11 @@ class RecordSearch:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a node that has been heard has not yet told its newest ended jobs."""
+        """Whether a node that has been heard has not reported its newest ended jobs yet."""
         return bool(self._hearing)
 
     def heard(self, node_id: NodeId) -> None:
-        """A node's stream has begun: ask for its newest ended jobs, and for those looked for."""
+        """Ask a node, whose stream has begun, for its newest ended jobs and those searched for."""
         self._hearing.add(node_id)
         self._do(self._hear(node_id))
 
@@ -61,7 +61,7 @@ class RecordSearch:
                 self._do(self._fetch(*one))
 
     async def find(self, begins: str, nodes: Iterable[NodeId]) -> None:
-        """Ask these nodes for jobs whose id begins so, and every other node once it is heard."""
+        """Ask these nodes for jobs whose id begins so, and other nodes once they are heard."""
         self._begins.add(begins)
         query = JobQuery(begins=begins)
         await asyncio.gather(*(self._take(node_id, query) for node_id in nodes))
@@ -121,7 +121,7 @@ class RecordSearch:
 
 
 async def all_pages(client: AgentClient, query: JobQuery) -> AsyncIterator[JobRecord]:
-    """All ended jobs of a node that a query asks for, newest first.
+    """Yield all ended jobs of a node that match a query, newest first.
 
     Raises:
         MntrainError: the node does not answer, or refuses.

@@ -19,7 +19,7 @@ _Machine = tuple[str, str]
 
 
 def merge(sightings: Iterable[NodeView]) -> tuple[NodeView, ...]:
-    """One view per node, sorted by name; several addresses of a node become one view.
+    """Merge views into one per node, sorted by name, even if a node has several addresses.
 
     Two machines with the same node id (a copied disk, a shared home) are never merged: both are
     shown as a conflict, and the reason names the other one.
