@@ -1,5 +1,5 @@
-"""Agent hosts: parses the addresses that an agent says it listens on, and says over which
-interfaces others reach it.
+"""Agent hosts: parses the addresses on which an agent listens, and finds the interfaces over
+which other nodes reach it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def loopback_host(node: NodeInfo) -> str | None:
 def listed_interfaces(
     interfaces: Sequence[Interface], addresses: Sequence[str]
 ) -> tuple[Interface, ...]:
-    """The interfaces of a node that lists and its history name: over which others can reach it.
+    """Return the interfaces over which others can reach a node, as listings and its history show.
 
     Args:
         addresses: ``host:port`` that its agent listens on. Over other interfaces than loopback an

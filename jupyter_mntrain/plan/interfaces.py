@@ -1,4 +1,4 @@
-"""Interface choice: picks the network that each participant trains over."""
+"""Interface choice: picks the network over which each participant trains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME_FIX = "name one per node, HOST:N:IFACE, or connect the nodes to one network
 
 
 class _Candidate(Record, frozen=True):
-    """An address of an interface that a node could train over."""
+    """An address of an interface over which a node could train."""
 
     interface: Interface
     address: str
@@ -95,13 +95,13 @@ def faster_than(nodes: Sequence[NodeInfo], names: Sequence[str]) -> Faster | Non
 
 
 def carries(interface: Interface, receivers: Collection[str]) -> float:
-    """Capacity in bytes per second; 0.0 if unknown."""
+    """Return an interface's capacity in bytes per second; 0.0 if unknown."""
     known = capacity_to(interface, receivers)
     return known.bytes_per_s if known else max(0, interface.speed_mbit_per_s or 0) * 1e6 / 8
 
 
 def capacity_to(interface: Interface, receivers: Collection[str] | None = None) -> Capacity | None:
-    """Given, or measured to the slowest of some nodes; of all if not named."""
+    """Return the given capacity, or that to the slowest of these nodes (by default, of all)."""
     measured = [
         link.capacity
         for link in known_links(interface.links)
@@ -222,7 +222,7 @@ def _last_resort(choice: Sequence[_Candidate]) -> tuple[int, ...]:
 def _clash(
     nodes: Sequence[NodeInfo], choice: Sequence[_Candidate]
 ) -> tuple[_Candidate, str, str] | None:
-    """Return an address that two machines both have, as every docker0 has 172.17.0.1, and both."""
+    """Return an address that two machines share, as docker0 has 172.17.0.1 everywhere, and them."""
     owners: dict[str, NodeInfo] = {}
     for node, candidate in zip(nodes, choice, strict=True):
         other = owners.setdefault(candidate.host, node)

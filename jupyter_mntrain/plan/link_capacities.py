@@ -1,4 +1,4 @@
-"""Link capacities: the known capacity of every ordered pair of nodes. Pure."""
+"""Link capacities: looks up the known capacity of every ordered pair of nodes. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_mntrain.plan.networks.outdated import known_links
 
 
 class LinkCapacities:
-    """Capacities from node to node, over the interfaces that they train over.
+    """Capacities from node to node, over the interfaces that they use for training.
 
     Args:
         given: the user's figure for every link of a job; it overrides everything else.
@@ -23,7 +23,7 @@ class LinkCapacities:
         """What :meth:`between` has said: of many ranks it is asked for every step of each."""
 
     def add(self, node: str, given: Capacity | None, links: Iterable[LinkMeasurement]) -> None:
-        """Add what a node reports about its interface; what is outdated counts nothing."""
+        """Add what a node reports about its interface; outdated measurements are ignored."""
         self._known.clear()
         if given is not None:
             self._given[node] = given
@@ -32,7 +32,7 @@ class LinkCapacities:
         }
 
     def between(self, sender: str, receiver: str) -> Capacity | None:
-        """The capacity given for the job, else for an end (the lower one), else measured."""
+        """Return the capacity given for the job, else for an end (the lower one), else measured."""
         pair = (sender, receiver)
         if pair not in self._known:
             ends = [self._given[node] for node in pair if node in self._given]
@@ -41,8 +41,8 @@ class LinkCapacities:
         return self._known[pair]
 
     def of(self, pairs: Iterable[tuple[str, str]]) -> Capacity | None:
-        """Capacity of an interface to or from several nodes: that of its fastest pair, as the
-        others may be limited at their other end. ``None`` unless all are known.
+        """Return an interface's capacity to or from several nodes; ``None`` unless all are known.
+        It is that of the fastest pair, as the others may be limited at their other end.
         """
         known = [self.between(*pair) for pair in pairs]
         found = [capacity for capacity in known if capacity is not None]

@@ -1,4 +1,4 @@
-"""Measured speeds: what is known of devices and links, by measurement or by a job. Pure."""
+"""Measured speeds: looks up speeds of devices and links, measured alone or by a job. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jupyter_mntrain.telemetry.formulas import ModelShape, layer_flops_per_token
 
 
 class KnownSpeeds(NamedTuple):
-    """Speeds where a job has measured them.
+    """Speeds of devices and links that a job has measured.
 
     Args:
         devices: by node and device, as a plan names them; of several ranks on one, the slowest.
@@ -59,7 +59,7 @@ def link_speeds(
     *,
     is_for_many_streams: bool = False,
 ) -> dict[Pair, LinkSpeed]:
-    """Return what every ordered pair of participants can expect of its link.
+    """Return the expected link speed of every ordered pair of participants.
 
     In this order: what the user gave, what messages of the same backend reached in a benchmark,
     what was measured, what was measured in the other direction, the nominal speed of the slower
@@ -105,7 +105,7 @@ def link_speeds(
 def _link_rate(
     there: Capacity | None, back: Capacity | None, ends: tuple[Interface, Interface]
 ) -> tuple[float, str, bool]:
-    """Payload in bytes per second, its source, and whether it is not a guess."""
+    """Return the payload in bytes per second, its source, and whether it was measured."""
     if there is not None:
         return there.payload_bytes_per_s, _source(there), True
     if back is not None:
@@ -143,7 +143,7 @@ MOST_SLOWER = 1.25
 
 
 def correction(one: DeviceMeasurement) -> float | None:
-    """How much slower than measured the device is by its newest job; ``None``: it says nothing."""
+    """Return how much slower than measured a device was in its newest job; ``None`` if unknown."""
     rate = one.achieved
     if rate is None or rate.time_s <= one.time_s:
         return None
@@ -153,7 +153,7 @@ def correction(one: DeviceMeasurement) -> float | None:
 def measurement_of(
     info: NodeInfo, gpu: int | None, dtype: str, *, ranks: int = 1, torch: str | None = None
 ) -> DeviceMeasurement | None:
-    """The measurement that says most about a device, as in :func:`speed_of`."""
+    """Return the measurement that fits a device best, chosen as in :func:`speed_of`."""
     found = [one for one in info.inventory.devices if (one.gpu, one.dtype) == (gpu, dtype)]
 
     def likeness(one: DeviceMeasurement) -> tuple[bool, float, float]:
@@ -167,17 +167,17 @@ def measurement_of(
 
 
 def layer_flops_per_s(layer: MeasuredLayer) -> float:
-    """What a measured layer achieved: model FLOPs of both passes over their time."""
+    """Return a measured layer's model FLOPs per second, over both passes."""
     return layer_flops(layer) / (layer.forward_s + layer.backward_s)
 
 
 def layer_flops(layer: MeasuredLayer) -> float:
-    """Model FLOPs of both passes of a measured layer."""
+    """Return the model FLOPs of both passes of a measured layer."""
     return layer.tokens * layer_flops_per_token(layer_shape(layer), layer.tokens)
 
 
 def layer_shape(layer: MeasuredLayer) -> ModelShape:
-    """The shape of a model that is this layer alone."""
+    """Return the shape of a model that consists of this layer alone."""
     heads = layer.hidden_size // HEAD_DIM
     return ModelShape(
         layers=1,

@@ -1,4 +1,4 @@
-"""Participants: chosen by ``--member HOST:N[:IFACE]`` or by default, and checked against the nodes.
+"""Participants: chooses them by ``--member HOST:N[:IFACE]`` or default, and checks their nodes.
 
 ``N`` is a number of processes, or GPUs by their ids: ``gpu0,2``. Who names GPUs gets them also
 while somebody else computes there, with a warning (:func:`shared_notes`); a number takes idle
@@ -45,7 +45,7 @@ class Member(Record, frozen=True):
 
 
 def parse_members(texts: Sequence[str]) -> list[Member]:
-    """Parse several, as :func:`parse_member`.
+    """Parse several members, each as :func:`parse_member` does.
 
     Raises:
         SpecError: one has another form, or this is no list.
@@ -173,7 +173,7 @@ def will_take_jobs(node: NodeInfo) -> bool:
 
 
 def refuse_closed(node: NodeInfo) -> None:
-    """Refuse a node that takes no job now: its owner does not offer it, or it cannot store jobs.
+    """Refuse a node that takes no job now, as its owner withholds it or it cannot store jobs.
 
     Raises:
         RefusedError: it says why.
@@ -228,7 +228,7 @@ def idle_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
 
 
 def free_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
-    """Return those that may be named: also where somebody computes who is no job of ours."""
+    """Return the GPUs that may be named, even if programs other than our jobs use them."""
     leased = node.leased_gpus
     return [
         gpu
@@ -244,7 +244,7 @@ def shared_notes(
     nodes: Iterable[NodeInfo],
     ended: Collection[JobId] = (),
 ) -> Iterator[Problem]:
-    """Warnings of named GPUs that somebody else computes on now, and of CPUs that another job uses.
+    """Yield warnings of named GPUs that other programs use now, and of CPUs that another job uses.
 
     Args:
         nodes: of each participant, in the same order.
@@ -344,7 +344,7 @@ def check_gpus(node: NodeInfo, wanted: Sequence[int]) -> None:
 
 
 def _wait_or_share(nodes: Iterable[NodeInfo], taken: Iterable[str] = ()) -> str:
-    """What helps where no GPU is idle: to name one where somebody computes is to share it."""
+    """Return the fix if no GPU is idle: to wait, or to share a busy one by naming it."""
     named = next(
         (f"{node.name}:gpu{g.index}" for node in nodes for g in free_gpus(node, taken)), ""
     )

@@ -47,7 +47,7 @@ def place(
 
 
 def address_of(node: NodeInfo, interfaces: Sequence[Interface], node_rank: int) -> str:
-    """Return the address that a participant trains on.
+    """Return the address on which a participant trains.
 
     It is the one on a subnet that all participants share, else the interface's first. Agents on one
     machine use the loopback addresses that they listen on.
@@ -64,7 +64,7 @@ def address_of(node: NodeInfo, interfaces: Sequence[Interface], node_rank: int) 
 
 
 def kept_address(interface: Interface, before: str | None) -> str:
-    """Return the address for a further attempt on an interface that has some.
+    """Return the address for another attempt on an interface that has addresses.
 
     Args:
         before: that of the placement: one that all participants share. If the interface has lost

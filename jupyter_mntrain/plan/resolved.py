@@ -1,4 +1,4 @@
-"""Resolved job: a job with its program and its participants' nodes, found once. Pure."""
+"""Resolved job: a job with its program and its participants' nodes, looked up once. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.plan.arrange import find_participants
 
 
 class ResolvedJob(NamedTuple):
-    """What a launch, a dry run, a plan, the panel, the doctor and a resume look at.
+    """A job with its program and nodes, as launches, plans, the panel and the doctor use it.
 
     Args:
         nodes: of the participants, in node-rank order.
@@ -36,12 +36,12 @@ class ResolvedJob(NamedTuple):
 
     @property
     def names(self) -> set[str]:
-        """Of the nodes."""
+        """The names of the nodes."""
         return {node.name for node in self.nodes}
 
 
 def resolve(spec: JobSpec, nodes: Iterable[NodeInfo | None]) -> ResolvedJob:
-    """Find a job's nodes among those that are known.
+    """Find a job's nodes among the known ones.
 
     Args:
         nodes: ``None`` of a node that has not been heard yet.

@@ -1,4 +1,4 @@
-"""Resume: what a run goes on from, or why it cannot. Pure."""
+"""Resume: chooses the checkpoint that a run resumes from, or says why it cannot. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN_STEPS = 8
 
 
 def refuse_running(chain: Sequence[JobView]) -> None:
-    """Refuse to resume a run while a job of it may still write checkpoints.
+    """Refuse to resume a run while one of its jobs may still write checkpoints.
 
     A part whose node does not answer is no reason: its peers have ended, so it cannot go on.
 
@@ -56,7 +56,7 @@ def choose_checkpoint(
     is_maybe_shared: bool,
     copies: str | None = None,
 ) -> RunCheckpoint:
-    """The checkpoint of that step, or the newest.
+    """Return the checkpoint of that step, or the newest one.
 
     Never an older one because parts of the newest are missing: the steps since would be lost.
 
@@ -94,7 +94,7 @@ def _use_copies(listed: RunCheckpoints, copies: str) -> str:
 
 
 def step_of(listed: RunCheckpoints, wanted: WantedStep) -> int:
-    """The step of the checkpoint that a person named.
+    """Return the step of the checkpoint that a person named.
 
     Raises:
         RefusedError: it is the best one, and none has an evaluation loss.
@@ -114,7 +114,7 @@ def step_of(listed: RunCheckpoints, wanted: WantedStep) -> int:
 
 
 def use_steps(listed: RunCheckpoints) -> str:
-    """What to do where another step was asked for; there is a checkpoint."""
+    """Return the fix for a request of a missing step: the steps that have a checkpoint."""
     steps = [str(one.step) for one in listed.checkpoints[:SHOWN_STEPS]]
     return f"use step {steps[0]}" if len(steps) == 1 else f"use one of the steps {', '.join(steps)}"
 
@@ -122,7 +122,7 @@ def use_steps(listed: RunCheckpoints) -> str:
 def choose_in_directory(
     path: str, listed: RunCheckpoints, step: int | None, nodes: Collection[str]
 ) -> RunCheckpoint:
-    """The checkpoint of that step in a directory that a person named, or the newest.
+    """Return the checkpoint of that step in a directory that a person named, or the newest one.
 
     Args:
         nodes: names of those that take part.
@@ -147,7 +147,7 @@ def choose_in_directory(
 
 
 def whole_checkpoint(listed: RunCheckpoints, step: WantedStep | None) -> RunCheckpoint:
-    """The checkpoint of that step, or the newest whole one, to copy or export.
+    """Return the checkpoint of that step, or the newest complete one, to copy or export.
 
     Raises:
         RefusedError: there is none, or the nodes that answer do not have all of it.
@@ -175,7 +175,8 @@ def _not_whole(
     path: str | None = None,
     copies: str | None = None,
 ) -> RefusedError:
-    """Say which nodes have the rest, and where copies may be.
+    """Return the error of an incomplete checkpoint: which nodes have the rest, and where copies
+    are.
 
     Args:
         path: a person named it, instead of a run.
@@ -207,7 +208,7 @@ def _not_whole(
 
 
 def told_steps(view: JobView) -> int | None:
-    """Steps that a job makes in all, as its ranks have told."""
+    """Return a job's total number of steps, as its ranks have reported it."""
     return None if view.loss_line is None else view.loss_line.total_steps
 
 
@@ -231,7 +232,7 @@ def refuse_finished(view: JobView, steps: int | None, step: int) -> None:
 def origin_of(
     view: JobView, chain: Sequence[JobView], step: int | None, *, branch: bool, path: str | None
 ) -> Origin:
-    """What a job that resumes ``view`` goes on from.
+    """Return the origin of a job that resumes ``view``.
 
     Args:
         chain: the jobs of its run that are known.
@@ -254,12 +255,12 @@ def origin_of(
 
 
 def last_reached(chain: Sequence[JobView]) -> int:
-    """The last step that any job of a run finished; 0 if none."""
+    """Return the last step that any job of a run finished; 0 if none."""
     return max((_reached(one) for one in chain), default=0)
 
 
 def reported_step(chain: Sequence[JobView]) -> int | None:
-    """Step of the newest checkpoint that the newest job which had one reported."""
+    """Return the step of the newest reported checkpoint, of the newest job that had one."""
     for view in sorted(chain, key=lambda one: -one.attempt.submitted_s):
         earlier, origin = view.attempt.earlier, view.spec.origin
         for step in (
@@ -273,8 +274,8 @@ def reported_step(chain: Sequence[JobView]) -> int | None:
 
 
 def _last_number(view: JobView) -> int:
-    """The highest number in the run that an attempt of the job may have had, also on a node that
-    does not answer: each restart takes one, and the place of the node that leads it.
+    """Return the highest attempt number of the run that this job may have used, even on a node
+    that does not answer: each restart uses one per node that may lead it.
     """
     most = (1 + view.spec.max_restarts) * len(view.spec.participants)
     return view.spec.run_attempt(max(view.attempt.number, most))

@@ -1,4 +1,4 @@
-"""Run checkpoints: what all nodes together have of a run, merged from each node's list. Pure."""
+"""Run checkpoints: merges the nodes' lists of a run's checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_mntrain.model.records.checkpoint import (
 
 
 def merge_checkpoints(by_node: Mapping[str, NodeCheckpoints]) -> tuple[RunCheckpoint, ...]:
-    """The checkpoints of a run, the newest first.
+    """Merge the checkpoints of a run, the newest first.
 
     Args:
         by_node: lists of the nodes that answered, by their names.
@@ -55,8 +55,8 @@ def _merged(
 
 
 def _shards(manifest: Manifest, listed: NodeCheckpoints) -> tuple[int, ...]:
-    """Complete shards of a checkpoint on a node, published there or not yet: ranks publish what
-    another node has published before the job ended.
+    """Return a checkpoint's complete shards on a node, even unpublished ones.
+    A shard is unpublished where the job ended after another node had published the checkpoint.
     """
     found: set[int] = set()
     for held in listed.checkpoints:

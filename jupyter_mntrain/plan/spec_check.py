@@ -135,7 +135,7 @@ def _check_limits(spec: JobSpec) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse a job's name that is too long, or cannot be shown as it is.
+    """Refuse a job name that is too long or has unprintable characters.
 
     Raises:
         SpecError: it is.
@@ -153,7 +153,7 @@ def check_name(name: str) -> None:
 
 
 def check_label(label: JobLabel) -> None:
-    """Refuse a name or note that is too long, or cannot be shown as it is.
+    """Refuse a name or note that is too long or has unprintable characters.
 
     Raises:
         SpecError: it is.
@@ -172,7 +172,7 @@ def check_label(label: JobLabel) -> None:
 
 
 def listed_again(node: str, times: int) -> SpecError:
-    """The error for a node that is more than one participant."""
+    """Return the error for a node that is listed as a participant more than once."""
     return SpecError(
         f"is listed {times} times as a participant",
         fix="name it once with all its processes; if two machines share a name: "
@@ -278,7 +278,9 @@ def _check_surroundings(spec: JobSpec) -> None:
 
 
 def _check_webhook(address: str) -> None:
-    """Refuse what no notice can be sent to; the address itself is a secret."""
+    """Refuse an address to which no notification can be sent, without showing it: it is
+    a secret.
+    """
     try:
         parts = urlsplit(address)
         is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

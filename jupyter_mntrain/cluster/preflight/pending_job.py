@@ -44,7 +44,7 @@ _MAY_CHANGE = re.compile(r"\b(environb?|putenv|load_dotenv|runpy|exec|sys|site|p
 _OF_A_LOGIN = re.compile(
     r"HOME|USER|LOGNAME|SHELL|TERM|LANG|PWD|OLDPWD|PATH|HOST(NAME)?|TMPDIR|TEMP|TMP|DISPLAY|MAIL"
     r"|EDITOR|VIRTUAL_ENV|PYTHON\w+|(LC|XDG|SSH|DBUS|CONDA|JPY|JUPYTER|COLAB|VSCODE|WSL|SLURM|KUBERNETES)_\w+"
-    )
+)
 """Variables that each login, or each program, has for itself."""
 _FOLDERS_OF_PACKAGES = ("src", "lib")
 

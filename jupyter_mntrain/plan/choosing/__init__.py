@@ -1,1 +1,1 @@
-"""Chooses how a job is split, ordered and scheduled, by predicting steps."""
+"""Choosing: decides how a job is split, ordered and scheduled, by predicting its steps."""

@@ -1,4 +1,4 @@
-"""Alternatives: the same batch on the same devices and links by DiLoCo or FSDP. Pure."""
+"""Alternatives: plans the same batch on the same devices and links for DiLoCo or FSDP. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OF_PIPELINES: Final = frozenset(
 
 
 class _Found(NamedTuple):
-    """A layout that fits."""
+    """A candidate that fits into memory."""
 
     task: Task
     chain: Chain
@@ -92,8 +92,8 @@ def fully_sharded(task: Task, chain: Chain) -> OtherPlan:
 
 
 def with_shards(task: Task) -> Iterator[Task]:
-    """With weights sharded over all ranks in place of a pipeline; then also dropped after each
-    layer.
+    """Yield the task with weights sharded over all ranks instead of a pipeline, first kept and then
+    resharded after each layer's forward pass.
     """
     apart, ranks = _diloco_without_pipeline(task), len(task.devices)
     for again in (False, True):
@@ -104,7 +104,7 @@ def with_shards(task: Task) -> Iterator[Task]:
 
 
 def _fastest(name: str, task: Task, chain: Chain, tried: Iterable[Task]) -> OtherPlan:
-    """The fastest of these that fits, or why none does."""
+    """Return the fastest of these tasks that fits, or why none does."""
     fitting: list[_Found] = []
     lacks: list[tuple[float, str]] = []
     refusals: list[str] = []
@@ -131,7 +131,7 @@ def _fastest(name: str, task: Task, chain: Chain, tried: Iterable[Task]) -> Othe
 
 
 def _diloco_without_pipeline(task: Task) -> Task:
-    """With all that a pipeline has left open, and one pass over the schedule."""
+    """Return the task with its pipeline left to the plan, and without gradient accumulation."""
     recipe = task.recipe
     opened = {one for one in PLANNED if one in task.opened or one.startswith("pipeline.")}
     opened.discard("pipeline.schedule")
@@ -151,7 +151,9 @@ def _diloco_without_pipeline(task: Task) -> Task:
 
 
 def _with_replicas(task: Task, every: int) -> Iterator[Task]:
-    """By the number of replicas, most first, with the pipeline of each left open."""
+    """Yield the task for each number of replicas, most first, with their pipelines left to the
+    plan.
+    """
     apart, ranks = _diloco_without_pipeline(task), len(task.devices)
     recipe, section = apart.recipe, task.recipe.data_parallel
     shards = section.shards if ranks >= 2 * section.shards else 1
@@ -178,7 +180,7 @@ def _with_replicas(task: Task, every: int) -> Iterator[Task]:
 
 
 def _at_syncs(steps: int, every: int) -> int:
-    """The nearest number of steps between evaluations that are made at syncs; 0 is never."""
+    """Round an evaluation interval to a multiple of the sync interval; 0 is never."""
     return max(1, round(steps / every)) * every if steps else 0
 
 
@@ -197,7 +199,7 @@ def _told(name: str, given: Task, found: _Found) -> OtherPlan:
 
 
 def _differing(given: Task, found: _Found) -> dict[str, str]:
-    """What is chosen, and all else that is not as the recipe has it: with these values it runs."""
+    """Return the chosen settings and all others that differ from the recipe, to run this plan."""
     choice, recipe = found.choice, found.task.recipe
     section, is_alone = recipe.data_parallel, len(choice.split) == 1
     values = {
@@ -225,7 +227,7 @@ def _differing(given: Task, found: _Found) -> dict[str, str]:
 
 
 def _own(recipe: Recipe, name: str) -> str:
-    """A recipe's value, in TOML without quotes."""
+    """Return a recipe's value, in TOML without quotes."""
     if name == "pipeline.stages_per_rank":
         return str(recipe.pipeline.stages_per_rank or 1)
     section, _, field = name.partition(".")
@@ -271,7 +273,7 @@ def other_ways(task: Task, chain: Chain, found: Choice) -> Iterator[OtherPlan]:
 
 
 def _preference(plan: OtherPlan) -> tuple[bool, float]:
-    """Lower is better: what runs by its step, what does not by its memory."""
+    """Return a sort key, lower is better: plans that fit by step time, others by memory."""
     if plan.step_s is None:
         return True, max(plan.memory_bytes)
     return False, plan.step_s
@@ -313,7 +315,7 @@ def _tensor_parallel(task: Task, recipe: Recipe, name: str) -> OtherPlan:
 
 
 def _together(speed: DeviceSpeed, ranks: int) -> DeviceSpeed:
-    """Of as many devices, each with a part of every layer: their overheads do not shrink."""
+    """Return the joint speed of devices that split every layer; their overheads do not shrink."""
 
     def times_ranks(given: float | None) -> float | None:
         return None if given is None else given * ranks
@@ -327,7 +329,7 @@ def _together(speed: DeviceSpeed, ranks: int) -> DeviceSpeed:
 
 
 def _without_pipeline(task: Task, found: Choice, parallel: DataParallelSection) -> Iterator[Recipe]:
-    """Recipes of the whole model on each rank, by the size of their microbatches.
+    """Yield recipes with the whole model on each rank, for each microbatch size.
 
     Raises:
         RecipeError: the batch cannot be divided.
@@ -362,7 +364,7 @@ def _whole(task: Task, recipe: Recipe, speed: DeviceSpeed) -> StageTimes:
 
 
 def _speeds(task: Task) -> list[DeviceSpeed]:
-    """Of all devices, each once."""
+    """Return the distinct speeds of all devices."""
     return list(dict.fromkeys(device.known_speed for device in task.devices))
 
 
@@ -380,7 +382,7 @@ def _values(shapes: Sequence[tuple[int, ...]]) -> int:
 
 
 def _split(estimate: MemoryEstimate, ranks: int) -> float:
-    """Bytes of what is divided among all ranks."""
+    """Return each rank's share of the sharded memory, in bytes."""
     return (estimate.weights + estimate.gradients + estimate.optimizer) / ranks
 
 

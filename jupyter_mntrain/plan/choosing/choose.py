@@ -1,4 +1,4 @@
-"""Choose: plans a job from its recipe, its devices and its links. Pure."""
+"""Planner: plans a job from its recipe, devices and links. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def refusal(task: Task, chain: Chain, lack: Shortfall | None) -> RecipeError:
 
 
 def _changes(task: Task, chain: Chain) -> Iterator[_Change]:
-    """From what costs least to what changes most."""
+    """Yield changes that may make a job fit, from the cheapest to the most drastic."""
     recipe, opened = task.recipe, task.opened
     for name, what in (
         ("pipeline.split", "leave pipeline.split out: another split fits"),
@@ -127,7 +127,7 @@ _ANY_LINK = LinkSpeed(bytes_per_s=1e8, source="assumed")
 
 
 def _more_ranks(task: Task, chain: Chain) -> Iterator[_Change]:
-    """Like the device with most memory, on nodes of their own."""
+    """Yield changes that add ranks on new nodes, each like the device with the most memory."""
     width = task.recipe.data_parallel.width
     largest = max(task.devices, key=lambda one: one.memory_bytes or 0.0)
     known = len(task.devices)
@@ -174,7 +174,7 @@ MOST_GUESSES = 6
 def make_result(
     task: Task, chain: Chain, found: Choice, second: Choice | None, *, advises: bool
 ) -> Plan:
-    """Make the plan of the best that was found.
+    """Make the plan from the best choice that was found.
 
     Args:
         second: the second best, if there is one.
@@ -242,7 +242,7 @@ def _others(task: Task, chain: Chain, found: Choice, second: Choice | None) -> I
 
 
 def _equal_split(task: Task, chain: Chain, found: Choice) -> OtherPlan:
-    """The same with as many layers in each stage, as far as they can be divided."""
+    """Predict the same choice with layers split evenly among the stages."""
     setup = Setup(replaced(found.setup.recipe, split="even"))
     layout = lay_out(setup.recipe, len(chain.indices), task.config["num_hidden_layers"])
     split = tuple(map(len, layout.stages))
@@ -269,7 +269,7 @@ def _other(task: Task, chain: Chain, found: Choice, name: str) -> OtherPlan:
 
 
 def _guesses(task: Task, chain: Chain, links: Iterable[PlannedLink]) -> tuple[str, ...]:
-    """What was not measured."""
+    """Return the figures that the plan had to guess, as they were not measured."""
     found: dict[str, None] = {}
     for device in task.devices:
         if not device.speed.is_measured:
@@ -286,7 +286,7 @@ def _guesses(task: Task, chain: Chain, links: Iterable[PlannedLink]) -> tuple[st
 
 
 def _guesses_of_rings(task: Task, chain: Chain) -> Iterator[str]:
-    """Those of what replicas and shards exchange."""
+    """Yield the guessed links over which replicas and shards exchange data."""
     section, rings = task.recipe.data_parallel, Rings.of(task.recipe, chain)
     used = [one for one in (*rings.every, *rings.shards) if len(one) > 1]
     is_within = False
@@ -354,7 +354,9 @@ _newest: Newest[Plan] = Newest()
 
 
 def _searched(task: Task, *, order_is_free: bool) -> tuple[Chain, Searched]:
-    """The best of the order given and, if it is free, of all that are tried."""
+    """Return the best choice for the given order or, if the order is free, for all that
+    are tried.
+    """
     order = range(len(participants(task.devices)))
     given = make_chain(task.devices, task.links, task.recipe, order)
     here = given, search(task, given)
@@ -371,7 +373,7 @@ def _searched(task: Task, *, order_is_free: bool) -> tuple[Chain, Searched]:
 
 
 def _promising(task: Task, here: tuple[Chain, Searched], most: int = 3) -> list[Chain]:
-    """The orders in which the choice for the given order would take least time."""
+    """Return the orders in which the choice for the given order would be fastest."""
     given, searched = here
     seen = {_look(given)}
     tried: list[tuple[float, int, Chain]] = []
@@ -397,7 +399,9 @@ def _promising(task: Task, here: tuple[Chain, Searched], most: int = 3) -> list[
 
 
 def _look(chain: Chain) -> tuple[object, ...]:
-    """What decides a chain's step: equal for orders that differ only in names."""
+    """Return a key of what decides a chain's step time: equal for orders that differ in
+    names only.
+    """
     places = tuple(
         (*msgspec.structs.astuple(place.speed), place.memory_bytes, place.is_gpu)
         for place in chain.places

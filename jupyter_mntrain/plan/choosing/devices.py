@@ -1,4 +1,4 @@
-"""Devices: what each rank of a job computes on, and the places of a pipeline they fill. Pure."""
+"""Devices: the device of each rank of a job, and the pipeline places that ranks fill. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LinkBetween = Callable[[int, int], LinkSpeed]
 
 
 class Device(Record, frozen=True):
-    """What a rank computes on.
+    """The device on which a rank computes.
 
     Args:
         node: its name.
@@ -51,7 +51,7 @@ class Device(Record, frozen=True):
 
     @property
     def known_speed(self) -> DeviceSpeed:
-        """Its speed, with an assumed overhead of layers if it was not measured."""
+        """The device's speed, with an assumed overhead per layer if it was not measured."""
         if self.speed.is_measured or self.speed.overhead_s:
             return self.speed
         return msgspec.structs.replace(
@@ -60,7 +60,7 @@ class Device(Record, frozen=True):
 
 
 class PipelinePlace(Record, frozen=True):
-    """A rank of a pipeline; with several pipelines, all that hold the same layers.
+    """A rank's place in a pipeline; with several pipelines, of all ranks with the same layers.
 
     Args:
         ranks: of the job, by the order in which they run.
@@ -76,12 +76,12 @@ class PipelinePlace(Record, frozen=True):
 
     @property
     def ranked(self) -> Iterator[tuple[int, Device]]:
-        """Its ranks, each with its device."""
+        """Yield the place's ranks, each with its device."""
         return zip(self.ranks, self.devices, strict=True)
 
     @property
     def smallest(self) -> tuple[int, Device]:
-        """The rank with least memory, and its device: that whose memory the place has."""
+        """The rank with the least memory, and its device, which limit the place."""
 
         def size(ranked: tuple[int, Device]) -> float:
             known = ranked[1].memory_bytes
@@ -95,7 +95,7 @@ class PipelinePlace(Record, frozen=True):
 
 
 class Chain(Record, frozen=True):
-    """The places of a pipeline in their order, and the links between them.
+    """The places of a pipeline in order, and the links between them.
 
     Args:
         order: participants, as indices into those given.
@@ -110,7 +110,7 @@ class Chain(Record, frozen=True):
 
 
 def participants(devices: Sequence[Device]) -> tuple[tuple[int, ...], ...]:
-    """Indices of the devices of each participant: a node's, which follow each other."""
+    """Return the indices of each participant's devices, which are neighbors."""
     numbered = enumerate(devices)
     return tuple(
         tuple(index for index, _ in own) for _, own in groupby(numbered, lambda one: one[1].node)
@@ -185,7 +185,7 @@ def _place(here: Sequence[Device], ranks: tuple[int, ...]) -> PipelinePlace:
 
 
 def slowest(speeds: Sequence[DeviceSpeed]) -> DeviceSpeed:
-    """The slowest of each figure."""
+    """Return a speed with the slowest of each figure."""
     moved = [one.bytes_per_s for one in speeds if one.bytes_per_s is not None]
     saved = [one.layer_bytes_per_s for one in speeds if one.layer_bytes_per_s is not None]
     first = min(speeds, key=lambda one: one.flops_per_s)
@@ -204,7 +204,7 @@ def _between(
     here: Sequence[int],
     there: Sequence[int],
 ) -> LinkSpeed | None:
-    """The slowest link from a place to another; pipelines that send to the same node share it."""
+    """Return the slowest link between two places; pipelines that send to the same node share it."""
     crossing = [
         (one, other)
         for one, other in zip(here, there, strict=True)
@@ -220,7 +220,8 @@ def slowest_link(
     *,
     beside: Sequence[tuple[int, int]],
 ) -> LinkSpeed:
-    """The slowest of links between nodes, where a node's share its network card.
+    """Return the slowest of some links between nodes, as all links of a node share its network
+    card.
 
     Args:
         crossing: senders and receivers of these links, as indices of devices; at least one.
@@ -255,7 +256,7 @@ MOST_DIFFERENCE: Final = 0.3
 
 
 class MeasuredDevice(NamedTuple):
-    """What a rank computes on, and what its speed comes from.
+    """The device of a rank, and the measurement that its speed comes from.
 
     Args:
         gpu: its index; ``None``: the CPU, which all ranks of the node share.
@@ -272,7 +273,7 @@ class MeasuredDevice(NamedTuple):
 
 
 class _Measured(NamedTuple):
-    """A device that was measured.
+    """A measured device, with the ranks that compute on it.
 
     Args:
         indices: of the ranks that compute on it.
@@ -289,7 +290,7 @@ class _Measured(NamedTuple):
 
 
 def with_equal_speeds(found: Sequence[MeasuredDevice]) -> tuple[Device, ...]:
-    """The devices of all ranks, in their order; equal ones have the mean of their speeds."""
+    """Return the devices of all ranks, in order; equal devices get the mean of their speeds."""
     devices = [one.device for one in found]
     for measured in _by_kind(found):
         for equal in _groups(measured, lambda one: one.layer_s):
@@ -301,7 +302,7 @@ def with_equal_speeds(found: Sequence[MeasuredDevice]) -> tuple[Device, ...]:
 
 
 def _by_kind(found: Sequence[MeasuredDevice]) -> Iterator[list[_Measured]]:
-    """Measured devices that are the same except for their speed."""
+    """Yield groups of measured devices that are the same except for their speed."""
     ranks: dict[tuple[str, int | None], list[int]] = defaultdict(list)
     for index, one in enumerate(found):
         ranks[one.device.node, one.gpu].append(index)
@@ -329,7 +330,7 @@ def _by_kind(found: Sequence[MeasuredDevice]) -> Iterator[list[_Measured]]:
 def _groups(
     devices: Iterable[_Measured], seconds: Callable[[_Measured], float]
 ) -> list[list[_Measured]]:
-    """Devices by what may be chance, from the fastest of each group on."""
+    """Group devices whose times differ by no more than chance from the fastest of their group."""
     groups: list[list[_Measured]] = []
     for one in sorted(devices, key=seconds):
         if groups:
@@ -344,7 +345,8 @@ def _groups(
 
 
 def _common_speed(equal: Sequence[_Measured]) -> DeviceSpeed | None:
-    """By those of them that say most: corrected by jobs, else undisturbed ones, else all.
+    """Return the mean speed by the best measurements: corrected by jobs, else undisturbed, else
+    all.
 
     ``None``: each has its own, as there is one alone, or jobs have shown that they are unlike.
     """
@@ -358,7 +360,7 @@ def _common_speed(equal: Sequence[_Measured]) -> DeviceSpeed | None:
 
 
 def _mean(speeds: Sequence[DeviceSpeed], count: int) -> DeviceSpeed:
-    """What takes the mean of their times."""
+    """Return the speed that takes the mean of the devices' times."""
     first = speeds[0]
     part = "mean" if len(speeds) == count else f"by {len(speeds)}"
     return msgspec.structs.replace(

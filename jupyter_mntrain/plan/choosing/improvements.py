@@ -1,4 +1,4 @@
-"""Improvements: what would shorten a planned step, each alone and planned again. Pure."""
+"""Improvements: finds changes that would shorten a step, by planning with each in turn. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOMINAL_BITS_PER_S: Final = (100e6, 1e9, 2.5e9, 10e9, 25e9, 100e9, 400e9)
 
 
 def improvements(task: Task, chain: Chain, found: Choice) -> tuple[Improvement, ...]:
-    """Return what would help, most helpful first."""
+    """Return the changes that would shorten the step, the most effective first."""
     changes = [*_faster_links(task, chain, found), *_faster_rank(task, chain)]
     tried = [(what, changed, _replanned(changed, chain, found)) for what, changed in changes]
     tried += _without_recomputation(task, chain, found)
@@ -49,8 +49,8 @@ def improvements(task: Task, chain: Chain, found: Choice) -> tuple[Improvement, 
 def _gains(
     before: tuple[Task, Choice], after: tuple[Task, Choice], chain: Chain
 ) -> Iterator[float]:
-    """The gain with these settings if guessed devices, and guessed links, were all slower or all
-    faster than guessed; none where nothing was guessed.
+    """Yield the gain if all guessed devices, or all guessed links, were slower or faster than
+    guessed; nothing if none was guessed.
     """
     task, _ = before
     nodes = {device.node: index for index, device in enumerate(task.devices)}
@@ -74,7 +74,7 @@ def _step_s(task: Task, choice: Choice, chain: Chain) -> float:
 
 
 def _off(task: Task, times_devices: float, times_links: float) -> Task:
-    """With guessed speeds that are so many times as high."""
+    """Return the task with its guessed speeds multiplied by these factors."""
     devices = [
         one
         if one.speed.is_measured
@@ -118,7 +118,7 @@ def _replanned(task: Task, chain: Chain, found: Choice) -> Choice | None:
 
 
 def _faster_links(task: Task, chain: Chain, found: Choice) -> Iterator[tuple[str, Task]]:
-    """The busiest links, each by the next speed that is sold."""
+    """Yield the task with each of the busiest links at the next speed on the market."""
     price = Priced(task, chain, found.setup).price
     busy: dict[tuple[str, str], float] = {}
     for pair in chain.links:
@@ -138,7 +138,7 @@ def _faster_links(task: Task, chain: Chain, found: Choice) -> Iterator[tuple[str
 
 
 def _faster_rank(task: Task, chain: Chain) -> Iterator[tuple[str, Task]]:
-    """The slowest device, as fast as the fastest."""
+    """Yield the task with the slowest device made as fast as the fastest."""
     speeds = [place.speed.flops_per_s for place in chain.places]
     slow, fast = speeds.index(min(speeds)), speeds.index(max(speeds))
     if speeds[fast] <= LEAST_GAIN * speeds[slow]:

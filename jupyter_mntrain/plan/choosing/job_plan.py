@@ -1,4 +1,4 @@
-"""Job plan: a job's devices and links as its nodes report them, and the plan for them. Pure."""
+"""Job plan: plans a job for its devices and links, as its nodes report them. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class JobPlan(NamedTuple):
 
     @property
     def first_pipeline(self) -> tuple[int, ...]:
-        """Its ranks in the job."""
+        """The ranks of the first pipeline, as numbered in the job."""
         return _grid(self.recipe, self.plan).pipelines[0]
 
 
@@ -152,14 +152,14 @@ def _spans(recipe: Recipe, config: Config, plan: Plan) -> StepSpans:
 
 
 def _grid(recipe: Recipe, plan: Plan) -> Grid:
-    """Of all ranks; a plan has those of the first pipeline."""
+    """Return the grid of all ranks; the plan only lists those of the first pipeline."""
     return make_grid(recipe, len(plan.ranks) * recipe.data_parallel.width)
 
 
 def planned_spec(spec: JobSpec, nodes: Sequence[NodeInfo]) -> tuple[JobSpec, Plan | None]:
-    """A job with what its plan chooses, and the plan; without one where none can be made: for a
-    script, for a model that is on the nodes alone, and where nothing fits. What a launch can say
-    of that, it says without a plan.
+    """Return a job with the settings that its plan chooses, and the plan, if one can be made.
+    There is none for a script, for a model that only the nodes have, and where nothing fits; the
+    launch reports such problems itself.
 
     Args:
         spec: with what its devices decide.
@@ -176,7 +176,7 @@ def planned_spec(spec: JobSpec, nodes: Sequence[NodeInfo]) -> tuple[JobSpec, Pla
 
 
 def given_capacity(spec: JobSpec) -> Capacity | None:
-    """The user's figure for the capacity of every link."""
+    """Return the user's figure for the capacity of every link."""
     rate = spec.link_capacity_bytes_per_s
     return None if rate is None else Capacity(bytes_per_s=rate, source="given")
 
@@ -184,7 +184,7 @@ def given_capacity(spec: JobSpec) -> Capacity | None:
 def _devices(
     recipe: Recipe, config: Config, participants: Sequence[Participant], nodes: Sequence[NodeInfo]
 ) -> Iterator[MeasuredDevice]:
-    """The device of each rank, with its speed as it was measured, else as it is guessed."""
+    """Yield the device of each rank, with its measured or else guessed speed."""
     hidden_size = config["hidden_size"]
     tokens = recipe.microbatch_size * recipe.data.sequence_length
     seats = iter(seats_of(recipe, participants, nodes))
@@ -219,7 +219,7 @@ def _guessed_speed(recipe: Recipe, info: NodeInfo, gpu: str | None, ranks: int) 
 def _links(
     participants: Sequence[Participant], nodes: Sequence[NodeInfo], given: Capacity | None
 ) -> Mapping[Pair, LinkSpeed]:
-    """Links between ranks that are on different nodes."""
+    """Return the links between ranks on different nodes."""
     interfaces = choose_interfaces(nodes, [one.interface for one in participants])
     between = link_speeds(
         nodes, interfaces, given, is_for_many_streams=all(one.gpus for one in participants)

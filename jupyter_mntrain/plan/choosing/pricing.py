@@ -1,4 +1,6 @@
-"""Pricing: seconds and memory of one setup on a chain of places, with its best split. Pure."""
+"""Pricing: predicts time and memory of one setup on a chain of places, with its best
+split. Pure.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ _SIMPLEST_FIRST: Final[tuple[ScheduleName, ...]] = (
 
 
 class Setup(Record, frozen=True):
-    """One combination.
+    """One combination of schedule, microbatches and checkpointing.
 
     Args:
         recipe: with it; the split and counts are those that were given, or open.
@@ -116,7 +118,7 @@ class Setup(Record, frozen=True):
 
 
 def open_settings(recipe: Recipe) -> frozenset[str]:
-    """The settings that a recipe leaves to the plan."""
+    """Return the settings that a recipe leaves to the plan."""
     return frozenset(name for name in PLANNED if is_open(recipe, name))
 
 
@@ -157,7 +159,7 @@ def make_setups(
 
 
 def replaced(recipe: Recipe, **changes: object) -> Recipe:
-    """A recipe with other fields of its pipeline, or another ``checkpointing``."""
+    """Return a recipe with other fields of its pipeline, or another ``checkpointing``."""
     again = changes.pop("checkpointing", recipe.memory.checkpointing)
     return msgspec.structs.replace(
         recipe,
@@ -190,7 +192,7 @@ def _combinations(recipe: Recipe, ranks: int, opened: Collection[str]) -> Iterat
 
 
 class Shortfall(Record, frozen=True):
-    """A place that is too small.
+    """A place with too little memory.
 
     Args:
         place: in the pipeline.
@@ -206,7 +208,7 @@ class Shortfall(Record, frozen=True):
 
 
 class Room:
-    """Memory of a setup on a chain, for any split and counts.
+    """The memory that a setup needs on a chain, for any split and counts.
 
     Args:
         setup: whose split and counts are open, or given.
@@ -228,7 +230,9 @@ class Room:
         return [self._place(layout, place, counts) for place in range(layout.world_size)]
 
     def on_host(self, split: Sequence[int], counts: Counts | None) -> list[float]:
-        """Return the bytes that each rank of a place keeps in host memory besides its GPU."""
+        """Return the bytes that each rank of a place keeps in host memory, in addition to its
+        GPU's.
+        """
         layout, recipe = self._layout(split), self._with(counts)
         return [
             float(place_forecast(recipe, self._config, layout, number).host)
@@ -238,7 +242,9 @@ class Room:
         ]
 
     def lack(self, split: Sequence[int], counts: Counts | None) -> Shortfall | None:
-        """The place that misses most; ``None`` if all is known to fit, or unknown."""
+        """Return the place that lacks the most memory; ``None`` if all fit or their memory is
+        unknown.
+        """
         if self.is_unlimited:
             return None
         lacks = [
@@ -251,7 +257,7 @@ class Room:
         return max(lacks, key=lambda lack: lack.missing_bytes, default=None)
 
     def most_layers(self, counts: Counts | None) -> list[float]:
-        """How many layers fit into each place, roughly: memory grows evenly with them.
+        """Estimate how many layers fit into each place, as memory grows linearly with layers.
 
         May be below 1.
         """
@@ -346,7 +352,7 @@ def update_seconds(
 
 
 class End(NamedTuple):
-    """Seconds of a place from the last backward pass to the end of the step.
+    """The seconds of a place from the last backward pass to the end of the step.
 
     Args:
         own_s: of what all wait for.
@@ -357,7 +363,7 @@ class End(NamedTuple):
     sync_s: float = 0.0
 
     def beside(self, computing_s: float, recipe: Recipe) -> float:
-        """Return all of them, less what is hidden.
+        """Return the seconds that are not overlapped with computing.
 
         Args:
             computing_s: of a step; averages that come later have several to arrive.
@@ -376,7 +382,7 @@ def end_seconds(
     devices: Sequence[Device],
     links: LinkBetween,
 ) -> End:
-    """Return what a place takes from the last backward pass to the end of the step."""
+    """Return the time of a place from the last backward pass to the end of the step."""
     shapes = place_shapes(recipe, config, layout, place)
     speed, shards = chain.places[place].speed, recipe.data_parallel.shards
     update_s = update_seconds(recipe, shapes, speed, shards=shards)
@@ -395,7 +401,7 @@ def end_seconds(
 def place_shapes(
     recipe: Recipe, config: Config, layout: Layout, place: int
 ) -> list[tuple[int, ...]]:
-    """Shapes of the parameters of a place that have gradients."""
+    """Return the shapes of a place's parameters that have gradients."""
     return [
         shape
         for stage in layout.stages_of(place)
@@ -410,7 +416,7 @@ def place_shapes(
 
 
 class Rings(NamedTuple):
-    """Who exchanges gradients, weights or what was learned, as indices of devices.
+    """The rings of devices, by index, that exchange gradients, weights or updates.
 
     Args:
         replicas: rings of each place: one per shard.
@@ -422,7 +428,7 @@ class Rings(NamedTuple):
 
     @classmethod
     def of(cls, recipe: Recipe, chain: Chain) -> Self:
-        """Those of a recipe's places."""
+        """Return the rings of a recipe's replicas and shards."""
         shards = recipe.data_parallel.shards
         held = [tuple(chain.indices[rank] for rank in place.ranks) for place in chain.places]
         return cls(
@@ -494,8 +500,8 @@ def shard_seconds(
 def agreement_seconds(
     recipe: Recipe, config: Config, chain: Chain, devices: Sequence[Device], links: LinkBetween
 ) -> float:
-    """Return the seconds in which all ranks agree on a step's loss and gradient norm, in every
-    step: also where replicas sync rarely.
+    """Return the seconds per step in which all ranks agree on its loss and gradient norm, even
+    where replicas sync rarely.
     """
     layers = config["num_hidden_layers"]
     names = len(parameters(config, layers, is_first=True, is_last=True))
@@ -517,15 +523,15 @@ def agreement_seconds(
 def agreed_seconds(
     values: int, ring: Sequence[int], devices: Sequence[Device], links: LinkBetween
 ) -> float:
-    """Return the seconds of an all-reduce of so many numbers in this ring, once per step."""
+    """Return the seconds of one all-reduce of this many numbers in a ring."""
     if len(ring) < 2:
         return 0.0
     return ring_seconds(AGREED_BYTES * values, len(ring), ring_speed(devices, links, ring))
 
 
 def replica_seconds(recipe: Recipe, values: float, speed: LinkSpeed) -> float:
-    """Return the seconds in which replicas exchange gradients, or where they sync rarely what they
-    learned: the mean of a step.
+    """Return the mean seconds per step in which replicas exchange gradients or, where they sync
+    rarely, their updates.
     """
     section = recipe.data_parallel
     width = section.sent_bytes if section.syncs_rarely else gradient_width(recipe)
@@ -534,7 +540,9 @@ def replica_seconds(recipe: Recipe, values: float, speed: LinkSpeed) -> float:
 
 
 def ring_seconds(size_bytes: float, ranks: int, speed: LinkSpeed, *, rounds: int = 2) -> float:
-    """Return the seconds of a ring: an all-reduce takes two rounds, a gather or scatter one."""
+    """Return the seconds of a ring's collective: two rounds for an all-reduce, one for a gather or
+    scatter.
+    """
     if ranks < 2:
         return 0.0
     share = (ranks - 1) / ranks
@@ -548,7 +556,7 @@ def ring_speed(
     *,
     beside: Sequence[Sequence[int]] = (),
 ) -> LinkSpeed:
-    """The slowest link of a ring, in the order given and back to the first.
+    """Return the slowest link of a ring, in the given order and back to the first device.
 
     Args:
         beside: all rings that are used at the same time, this one among them; by default, it alone.
@@ -565,7 +573,7 @@ def ring_speed(
 
 
 def crossings(devices: Sequence[Device], ring: Sequence[int]) -> list[tuple[int, int]]:
-    """Senders and receivers of a ring that are on different nodes."""
+    """Return the pairs of sender and receiver of a ring that are on different nodes."""
     pairs = zip(ring, [*ring[1:], *ring[:1]], strict=True)
     return [(one, other) for one, other in pairs if devices[one].node != devices[other].node]
 
@@ -586,7 +594,7 @@ one, only the begin, or an eager one in its place.
 
 
 class Price:
-    """Prices a setup.
+    """Predicts the time of a setup on a chain.
 
     Args:
         setup: whose split is open, or given.
@@ -628,11 +636,11 @@ class Price:
         return self._links.get((sender, receiver), FREE)
 
     def times(self, split: Sequence[int]) -> list[StageTimes]:
-        """Of each stage, with these layers each."""
+        """Return the times of each stage, for these numbers of layers."""
         return [self._stage(stage, layers) for stage, layers in enumerate(split)]
 
     def costs(self, most: Sequence[float]) -> list[RankCost]:
-        """Of each place: what a layer and the rest take per microbatch.
+        """Return each place's time per microbatch, for a layer and for the rest.
 
         With several stages per rank, one layer of each stage counts as fixed.
         """
@@ -648,7 +656,7 @@ class Price:
         return found
 
     def split(self, most: Sequence[float]) -> tuple[int, ...] | None:
-        """The split whose slowest place is fastest; ``None`` if nothing fits."""
+        """Return the split whose slowest place is fastest; ``None`` if nothing fits."""
         extra = self.places * (self.per_rank - 1)
         totals = best_split(self.layers - extra, self.costs(most))
         if totals is None:
@@ -662,13 +670,15 @@ class Price:
         return tuple(split)
 
     def total(self, times: StageTimes) -> float:
-        """Seconds of one microbatch in a stage; DualPipeV splits only some backward passes."""
+        """Return the seconds of one microbatch in a stage. DualPipeV splits only some backward
+        passes.
+        """
         if KINDS[self.setup.schedule].splits_backward and self.setup.schedule != "dualpipev":
             return times.forward + times.inputs + times.weights
         return times.forward + times.backward
 
     def bound(self, split: Sequence[int]) -> float:
-        """Seconds that no order of this schedule's actions can beat.
+        """Return a lower bound of the seconds, for any order of this schedule's actions.
 
         The slowest place computes all microbatches, after the first has come to it and, with one
         stage per rank and whole backward passes, before the last has gone back.
@@ -694,13 +704,15 @@ class Price:
         return max(busiest, *through)
 
     def crossings(self, pair: Pair) -> int:
-        """Messages of one microbatch on a link."""
+        """Return the number of messages of one microbatch on a link."""
         ranks = [self.stages.rank_of(stage) for stage in range(self.stages.number)]
         neighbors = list(pairwise(ranks))
         return neighbors.count(pair) + neighbors.count((pair[1], pair[0]))
 
     def counts(self, split: Sequence[int]) -> Counts | None:
-        """As the trainer chooses them for these times and links, or as they are given."""
+        """Return the counts that the trainer chooses for these times and links, or the
+        given ones.
+        """
         if not self.setup.is_eager:
             return None
         return choose_counts(
@@ -714,7 +726,7 @@ class Price:
         )
 
     def seconds(self, split: Sequence[int], counts: Counts | None, *, whole: bool = False) -> float:
-        """Seconds of one pass over the schedule.
+        """Return the seconds of one pass over the schedule.
 
         Args:
             whole: walk all of it, however long it is.
@@ -735,7 +747,7 @@ class Price:
         return longer + (longer - short) / (more - few) * (microbatches - more)
 
     def _alike_counts(self) -> Counts:
-        """Of the eager schedule that computes in the same order.
+        """Return the counts of the eager schedule that computes in the same order.
 
         It does not wait until a message is sent, so it is a little faster over slow links.
         """
@@ -745,7 +757,7 @@ class Price:
         return Counts(ahead, (0,) * self.places)
 
     def computing_s(self, split: Sequence[int], counts: Counts | None) -> list[float]:
-        """Seconds that each place computes in one pass over the schedule."""
+        """Return the seconds that each place computes in one pass over the schedule."""
         microbatches, times = self.setup.microbatches, self.times(split)
         if self.setup.schedule == "dualpipev":
             walked = self._walk(times, counts, microbatches)
@@ -758,7 +770,9 @@ class Price:
         return found
 
     def _shared(self, apart: float, times: Sequence[StageTimes], counts: Counts) -> float:
-        """Seconds where links of a node share its interface, from those where each is apart."""
+        """Return the seconds with links that share a node's interface, given those
+        without sharing.
+        """
         least = self.setup.microbatches * self._shared_s
         if least < IDLE_INTERFACE * apart:
             return apart
@@ -767,7 +781,7 @@ class Price:
         return self._walk(times, counts, self.setup.microbatches).seconds
 
     def _busiest_interface(self) -> float:
-        """Seconds per microbatch of the interface that several links share; 0 if none is shared."""
+        """Return the busiest shared interface's seconds per microbatch; 0 if none is shared."""
         busy: dict[tuple[str, str], list[float]] = {}
         for pair, link in self._links.items():
             occupied = self.crossings(pair) * link.occupied
@@ -814,7 +828,7 @@ class Price:
         )
 
     def _priced(self, is_first: bool, is_last: bool, place: int) -> tuple[StageTimes, StageTimes]:
-        """Of one and of two layers: seconds grow evenly with layers."""
+        """Return the times of one and two layers: they grow linearly with layers."""
         speed = self.chain.places[place].speed
         one, two = (self._cost(layers, is_first, is_last, speed) for layers in (1, 2))
         return one, two
@@ -849,7 +863,7 @@ FEW_STAGES: Final = 6
 
 
 class Task(Record, frozen=True):
-    """What is to be planned.
+    """A job to plan: its recipe, model, devices and links.
 
     Args:
         recipe: with what depends on the devices resolved.
@@ -864,7 +878,7 @@ class Task(Record, frozen=True):
 
 
 class Choice(NamedTuple):
-    """A choice, with its prediction.
+    """A setup with its split and counts, and the predicted time.
 
     Args:
         setup: with the split in its recipe.
@@ -882,7 +896,7 @@ class Choice(NamedTuple):
 
     @property
     def settings(self) -> tuple[ScheduleName, int, Checkpointing]:
-        """Schedule, number of microbatches and recomputation."""
+        """The schedule, number of microbatches and recomputation."""
         return self.setup.schedule, self.setup.microbatches, self.setup.checkpointing
 
     @property
@@ -890,7 +904,7 @@ class Choice(NamedTuple):
         return self.setup.recipe.train.accumulation * self.pass_s + self.end_s
 
     def chosen(self, opened: Collection[str]) -> dict[str, str]:
-        """Values of the settings that were open, in TOML without quotes."""
+        """Return the values of the settings that were open, in TOML without quotes."""
         values = {
             "pipeline.schedule": self.setup.schedule,
             "pipeline.microbatches": str(self.setup.microbatches),
@@ -905,7 +919,7 @@ class Choice(NamedTuple):
 
 
 class Priced:
-    """A setup on a chain, with its memory."""
+    """A setup on a chain, with its predicted time and memory."""
 
     def __init__(self, task: Task, chain: Chain, setup: Setup) -> None:
         self._task, self._chain = task, chain
@@ -924,12 +938,12 @@ class Priced:
         return self.price.stages.number * self.setup.microbatches <= SMALL
 
     def least(self) -> float:
-        """Seconds that no split beats, whatever fits."""
+        """Return a lower bound of the seconds for any split, even one that does not fit."""
         split = self._given or self.price.split([inf] * self.price.places)
         return inf if split is None else self.bound(split)
 
     def first_split(self) -> tuple[int, ...] | None:
-        """The given split, or that whose slowest place is fastest; ``None`` if none fits.
+        """Return the given split, or the one whose slowest place is fastest; ``None`` if none fits.
 
         With as many microbatches in flight as 1F1B has; fewer only where these do not fit.
         """
@@ -963,11 +977,13 @@ class Priced:
         return None
 
     def bound(self, split: Sequence[int]) -> float:
-        """Of the step's duration."""
+        """Return a lower bound of the step's duration."""
         return self.setup.recipe.train.accumulation * self.price.bound(split)
 
     def first(self, split: tuple[int, ...]) -> Choice:
-        """With counts that the trainer would choose, or fewer that fit."""
+        """Return a split's choice, with the counts that the trainer would choose, or fewer that
+        fit.
+        """
         return self._found(split, self._first_counts(split))
 
     def refine(self, found: Choice) -> Choice:
@@ -993,7 +1009,7 @@ class Priced:
         return self._with_counts(best)
 
     def with_split(self, split: tuple[int, ...]) -> Choice | None:
-        """With another split; ``None`` if it does not fit."""
+        """Return the choice for another split; ``None`` if it does not fit."""
         self.lack = self.room.lack(split, self._fewest())
         if self.lack is not None:
             return None
@@ -1006,7 +1022,7 @@ class Priced:
         return tuple(map(len, layout.stages))
 
     def _fewest(self) -> Counts | None:
-        """Of 1F1B or what fits of it, unless they are given."""
+        """Return the given counts, or those of 1F1B, capped to what fits."""
         if not self.setup.is_eager:
             return None
         section, places = self.setup.recipe.pipeline, self.price.places
@@ -1018,7 +1034,7 @@ class Priced:
         )
 
     def _first_counts(self, split: tuple[int, ...]) -> Counts | None:
-        """As the trainer would choose them, or fewer that fit."""
+        """Return the counts that the trainer would choose, or fewer that fit."""
         fewest, wanted = self._fewest(), self.price.counts(split)
         if fewest is None or wanted is None:
             return None
@@ -1029,7 +1045,7 @@ class Priced:
         return wanted
 
     def _with_counts(self, found: Choice) -> Choice:
-        """The same split with the best counts."""
+        """Return the choice with the same split and the best counts."""
         if found.counts is None:
             return found
         tried = {found.counts: found}
@@ -1041,7 +1057,9 @@ class Priced:
         return min(near, key=lambda one: (_held(one.counts), one.step_s))
 
     def _counts(self) -> Iterator[Counts]:
-        """Microbatches in flight and gradients deferred, growing evenly along the chain."""
+        """Yield counts of microbatches in flight and deferred gradients that grow along
+        the chain.
+        """
         section, most = self.setup.recipe.pipeline, self.setup.microbatches
         behind = range(self.price.places)
         steps = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0) if self.is_small else (0.0, 1.0)
@@ -1060,7 +1078,7 @@ class Priced:
                 yield Counts(ahead, deferred)
 
     def _splits(self, split: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """All splits if they are few; otherwise those with one layer moved, and of many stages,
+        """Yield all splits if they are few; otherwise those with one layer moved, with many stages
         only from the slowest ones.
         """
         stages, layers = len(split), self.price.layers
@@ -1085,7 +1103,7 @@ class Priced:
         return Choice(Setup(recipe), split, counts, pass_s, self._end(recipe, pass_s))
 
     def _end(self, recipe: Recipe, pass_s: float) -> float:
-        """Seconds after the last backward pass, of the slowest place."""
+        """Return the slowest place's seconds after its last backward pass."""
         computing_s = recipe.train.accumulation * pass_s
         if self._agreement_s is None:
             task = self._task
@@ -1110,7 +1128,7 @@ class Priced:
         return slowest + self._agreement_s
 
     def _note_lack(self) -> None:
-        """Of the split without limits, as nothing fits."""
+        """Record how much memory the unlimited split lacks, as nothing fits."""
         split = self.price.split([inf] * self.price.places)
         if split is not None:
             self.lack = self.room.lack(split, self._fewest()) or self.lack

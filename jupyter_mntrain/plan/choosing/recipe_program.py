@@ -1,4 +1,4 @@
-"""Recipe program: what the control plane may ask of a job that the built-in trainer runs.
+"""Recipe program: answers the control plane's questions about a job of the built-in trainer.
 
 What prices a recipe is imported by the questions that need it: an agent asks for directories only.
 """
@@ -37,12 +37,12 @@ from jupyter_mntrain.recipe.stored import (
 
 
 def program_of(spec: JobSpec) -> RecipeProgram | None:
-    """The recipe that a job carries; ``None`` if it carries none."""
+    """Return the program of a job with a recipe; ``None`` if it has no recipe."""
     return None if overrides_of(spec) is None else RecipeProgram(spec)
 
 
 class RecipeProgram(Program):
-    """A recipe of the built-in trainer.
+    """The program of a job that the built-in trainer runs by a recipe.
 
     Args:
         recipe: by which it trains; by default that of the spec. Reading that raises RecipeError if
@@ -59,12 +59,12 @@ class RecipeProgram(Program):
 
     @cached_property
     def recipe(self) -> Recipe:
-        """With what was chosen for the job."""
+        """The recipe, with the settings that were chosen for the job."""
         return self._given or cast("Recipe", recipe_of(self.spec))
 
     @cached_property
     def written(self) -> Recipe:
-        """With ``auto`` as it was written."""
+        """The recipe as it was written, with ``auto`` kept."""
         return self._given or cast("Recipe", written_recipe(self.spec))
 
     def settings(self) -> tuple[Setting, ...]:

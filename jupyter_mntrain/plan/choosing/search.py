@@ -1,4 +1,4 @@
-"""Search: the fastest step on a chain of places that fits into their memory. Pure."""
+"""Search: finds the fastest step on a chain of places that fits into their memory. Pure."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ MOST_KEPT_RANKS: Final = 32
 
 
 class Newest(Generic[T]):
-    """Results for tasks."""
+    """A cache of the newest results, by task."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, T] = {}
 
     def get(self, task: Task, more: object, make: Callable[[], T]) -> T:
-        """The result for a task and what else decides it; an error is not kept."""
+        """Return the cached result for a task and what else decides it; errors are not cached."""
         if len(task.devices) > MOST_KEPT_RANKS:
             return make()
         known = (task.recipe, task.config, task.devices, _links(task), sorted(task.opened), more)
@@ -74,7 +74,7 @@ MOST_REFINED: Final = 8
 
 
 class Searched(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
     Args:
         best: of all; ``None`` if nothing fits.
@@ -130,7 +130,7 @@ def _search(task: Task, chain: Chain) -> Searched:
 
 
 def fits(task: Task, chain: Chain) -> bool:
-    """Whether some setup fits into the memory of a chain."""
+    """Whether any setup fits into the memory of a chain."""
     setups = _setups(task, chain)
     plain = sorted(setups, key=lambda one: one.simplicity)
     return any(Priced(task, chain, one).first_split() is not None for one in plain)
@@ -148,7 +148,7 @@ def _setups(task: Task, chain: Chain) -> list[Setup]:
 
 
 def simplest(found: Sequence[Choice]) -> Choice:
-    """The simplest of those that are within 1 % of the fastest."""
+    """Return the simplest choice within 1 % of the fastest."""
     best_s = min(one.step_s for one in found)
     near = [one for one in found if one.step_s <= best_s * (1 + ALIKE)]
     key = min(one.setup.simplicity for one in near)
@@ -158,7 +158,7 @@ def simplest(found: Sequence[Choice]) -> Choice:
 def _to_refine(
     found: Sequence[tuple[Choice, Priced]], best_s: float
 ) -> list[tuple[Choice, Priced]]:
-    """The fastest, and the simplest of those that are near."""
+    """Return the fastest choices, and the simplest of those that are nearly as fast."""
     near = [one for one in found if one[0].step_s <= best_s * (1 + NEAR)]
     most = MOST_REFINED if near[0][1].is_small else 2
     fastest = sorted(near, key=lambda one: one[0].step_s)[: most // 2]

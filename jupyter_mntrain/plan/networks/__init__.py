@@ -1,1 +1,1 @@
-"""Networks beyond the chosen interfaces: InfiniBand and RoCE, and what is not used."""
+"""Networks: their links, measurements, InfiniBand and RoCE, and networks that stay unused."""

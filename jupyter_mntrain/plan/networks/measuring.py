@@ -1,4 +1,4 @@
-"""Links to measure: every ordered pair of nodes on every network that the two share. Pure."""
+"""Links to measure: lists every pair of nodes on every network that both share. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ one waits for its turn."""
 
 
 class Measuring(Record, frozen=True):
-    """How links are measured.
+    """Options of a link measurement.
 
     Args:
         streams: connections at once.
@@ -51,7 +51,7 @@ MEASURING = Measuring()
 
 
 class LinkToMeasure(Record, frozen=True):
-    """One direction between two nodes.
+    """One direction of a link between two nodes.
 
     Args:
         pair: sender and receiver.
@@ -68,8 +68,8 @@ class LinkToMeasure(Record, frozen=True):
 def links_between(
     nodes: Sequence[NodeInfo], wanted: Sequence[str | None]
 ) -> tuple[LinkToMeasure, ...]:
-    """Return all links of some nodes: of every pair, on every network of real cards that both are
-    on. Where interfaces are named, and on one machine, there is one link per pair.
+    """Return the links of every pair of nodes, on every network of real cards that both share.
+    Where interfaces are named, and on one machine, there is one link per pair.
 
     Args:
         wanted: the named interface of each, or ``None``.
@@ -106,7 +106,7 @@ def due(
     *,
     is_renewal: bool = False,
 ) -> tuple[LinkToMeasure, ...]:
-    """Return those that were never measured, have changed since or are old, with the reason.
+    """Return the links that were never measured, have changed since or are old, with the reason.
 
     Args:
         is_renewal: not those that were never measured.
@@ -124,7 +124,7 @@ def due(
 
 
 def expected_s(link: LinkToMeasure, nodes: Sequence[NodeInfo]) -> float:
-    """About how long the measurement of a link takes. A slow one is measured for longer."""
+    """Estimate the seconds that measuring a link takes. A slow link takes longer."""
     sender, receiver = (nodes[index] for index in link.pair)
     known = _measured(sender, link.interfaces[0].name, receiver.name)
     if known is None:
@@ -134,7 +134,7 @@ def expected_s(link: LinkToMeasure, nodes: Sequence[NodeInfo]) -> float:
 
 
 def _measured(sender: NodeInfo, interface: str, receiver: str) -> LinkMeasurement | None:
-    """The measurement over one connection, which every training has at least."""
+    """Return the measurement over one connection, which is the least that training uses."""
     for own in sender.inventory.interfaces:
         for link in own.links:
             if (own.name, link.receiver) == (interface, receiver) and link.streams == 1:
@@ -143,7 +143,7 @@ def _measured(sender: NodeInfo, interface: str, receiver: str) -> LinkMeasuremen
 
 
 def _networks(node: NodeInfo) -> dict[IPv4Network, tuple[Interface, str]]:
-    """The networks that a node's cards are on, with card and address."""
+    """Return the networks of a node's cards, with card and address."""
     found: dict[IPv4Network, tuple[Interface, str]] = {}
     for interface in node.inventory.interfaces:
         if interface.is_up and interface.kind in ("ethernet", "wireless"):

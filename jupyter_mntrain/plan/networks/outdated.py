@@ -1,4 +1,4 @@
-"""Outdated measurements: what has changed at an end of a link since it was measured. Pure."""
+"""Outdated measurements: finds what has changed at a link's ends since it was measured. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHAT: Final[Mapping[str, str]] = {
 
 
 def link_end(interface: Interface) -> LinkEnd:
-    """What an interface is now, for comparison with later."""
+    """Return an interface's current properties, for comparison with later ones."""
     return LinkEnd(
         mac=interface.mac,
         mtu=interface.mtu,
@@ -36,7 +36,7 @@ def link_end(interface: Interface) -> LinkEnd:
 
 
 def marked_at_sender(interface: Interface) -> Interface:
-    """The interface; those of its measurements are marked that it has changed since."""
+    """Return the interface, with measurements marked that are older than its last change."""
     now = link_end(interface)
 
     def mark(link: LinkMeasurement) -> LinkMeasurement:
@@ -46,7 +46,7 @@ def marked_at_sender(interface: Interface) -> Interface:
 
 
 def marked_at_receivers(nodes: Sequence[NodeInfo]) -> tuple[NodeInfo, ...]:
-    """The nodes; those of their measurements are marked whose receiver has changed since.
+    """Return the nodes, with measurements marked whose receiver has changed since.
 
     Only measurements to these nodes can be marked.
     """
@@ -74,7 +74,7 @@ def marked_at_receivers(nodes: Sequence[NodeInfo]) -> tuple[NodeInfo, ...]:
 
 
 def changed(before: LinkEnd | None, now: LinkEnd, name: str) -> str:
-    """What has changed, in words; empty if nothing has, as far as both are known."""
+    """Say what has changed; empty if nothing that is known of both has."""
     if before is None:
         return ""
     for field, words in _WHAT.items():
@@ -85,7 +85,7 @@ def changed(before: LinkEnd | None, now: LinkEnd, name: str) -> str:
 
 
 def old(link: LinkMeasurement, now_s: float) -> str:
-    """Its age, in words, if it should be measured again; it still is the best that is known."""
+    """Say how old a link's measurement is, if it is due again; empty if it is not."""
     age_s = now_s - link.capacity.time_s
     return f"it was measured {age_s / DAY_S:.0f} days ago" if age_s > VALID_S else ""
 
@@ -93,7 +93,7 @@ def old(link: LinkMeasurement, now_s: float) -> str:
 def with_measured(
     nodes: Sequence[NodeInfo], measured: Sequence[LinkMeasurement]
 ) -> tuple[NodeInfo, ...]:
-    """The nodes, with new measurements in the place of older ones."""
+    """Return the nodes, with new measurements in place of older ones."""
 
     def renew(node: NodeInfo, interface: Interface) -> Interface:
         new = {
@@ -118,7 +118,7 @@ def _with_interfaces(node: NodeInfo, interfaces: Sequence[Interface]) -> NodeInf
 def known_links(
     links: Sequence[LinkMeasurement], *, is_for_many_streams: bool = False
 ) -> tuple[LinkMeasurement, ...]:
-    """One measurement per receiver, and no outdated one.
+    """Return one measurement per receiver, without outdated ones.
 
     Args:
         links: of one interface.

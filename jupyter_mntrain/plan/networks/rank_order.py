@@ -1,4 +1,6 @@
-"""Rank order: participants so that neighbors have the best links, and a head near to all. Pure."""
+"""Rank order: orders participants for the best links between neighbors, and picks the
+head. Pure.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ less, and must not give a job another order."""
 
 
 def measured_order(nodes: Sequence[NodeInfo]) -> Order:
-    """The best order of some nodes by their links; as given unless all of those were measured."""
+    """Return the best order of nodes by their links; the given one unless all were measured."""
     as_given = tuple(range(len(nodes)))
     try:
         interfaces = choose_interfaces(nodes, [None] * len(nodes))
@@ -39,10 +41,10 @@ def measured_order(nodes: Sequence[NodeInfo]) -> Order:
 
 
 def rank_order(count: int, speeds: Mapping[Pair, LinkSpeed]) -> Order:
-    """Return the order whose slowest link between neighbors is fastest; of those, the one whose
-    links between neighbors take least time for a byte; of those, the one whose first participant,
-    the head, has the lowest latency to and from the others; of those, the one nearest to that
-    given.
+    """Return the order whose slowest link between neighbors is fastest.
+    Of equal ones, that with the least time per byte over all links between neighbors; then that
+    whose first participant, the head, has the lowest latency to and from the others; then that
+    nearest to the given one.
 
     Args:
         count: of participants; up to 6, all orders are tried. Of more, those in which each one is
@@ -69,7 +71,7 @@ def rank_order(count: int, speeds: Mapping[Pair, LinkSpeed]) -> Order:
 
 
 def _chains(count: int, seconds: Mapping[Pair, float]) -> Iterable[Order]:
-    """As given, and from each participant on to the nearest of those that are left."""
+    """Yield the given order, and a nearest-neighbor chain from each participant."""
     yield tuple(range(count))
     for first in range(count):
         order, left = [first], set(range(count)) - {first}
@@ -81,6 +83,6 @@ def _chains(count: int, seconds: Mapping[Pair, float]) -> Iterable[Order]:
 
 
 def _latency_s(one: int, speeds: Mapping[Pair, LinkSpeed]) -> float:
-    """Mean latency between a participant and the others, both ways."""
+    """Return the mean latency between a participant and the others, both ways."""
     own = [speed.latency_s for pair, speed in speeds.items() if one in pair]
     return sum(own) / len(own)

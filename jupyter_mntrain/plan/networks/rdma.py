@@ -1,4 +1,4 @@
-"""RDMA choice: whether a job uses InfiniBand or RoCE, decided once for all of its participants.
+"""RDMA choice: decides whether all participants of a job use InfiniBand or RoCE.
 
 NCCL falls back to TCP without a word, and waits for ever if one node uses InfiniBand and another
 does not.
@@ -23,7 +23,7 @@ Fabrics = Mapping[RdmaPort, Mapping[str, int]]
 
 
 class UnusedRdma(Record, frozen=True):
-    """InfiniBand or RoCE that a job could have, and does not use.
+    """InfiniBand or RoCE that a job could use, but does not.
 
     Args:
         node: where the reason lies; ``None`` if it lies between them.
@@ -46,12 +46,12 @@ def with_rdma(placements: Sequence[Placement], nodes: Sequence[NodeInfo]) -> tup
 
 
 def uses_rdma(placements: Sequence[Placement], nodes: Sequence[NodeInfo]) -> bool:
-    """Whether a job goes over InfiniBand or RoCE."""
+    """Whether a job uses InfiniBand or RoCE."""
     return isinstance(_choose(placements, nodes), tuple)
 
 
 def unused_rdma(placements: Sequence[Placement], nodes: Sequence[NodeInfo]) -> UnusedRdma | None:
-    """Return why a job goes over TCP although a node has InfiniBand, or all of them RoCE."""
+    """Return why a job uses TCP although a node has InfiniBand, or all nodes have RoCE."""
     chosen = _choose(placements, nodes)
     return chosen if isinstance(chosen, UnusedRdma) else None
 
@@ -116,7 +116,7 @@ def _subnets(port: RdmaPort, node: NodeInfo) -> Mapping[str, int]:
 
 
 def port_trouble(port: RdmaPort, node: NodeInfo) -> str | None:
-    """Why a port of a node cannot be used, after its name; ``None`` if it can."""
+    """Return why a node's port cannot be used, to follow its name; ``None`` if it can."""
     if port.state != ACTIVE:
         return f"is {port.state}"
     if port.obstacle:
@@ -125,8 +125,8 @@ def port_trouble(port: RdmaPort, node: NodeInfo) -> str | None:
 
 
 def _gid_index(ports: Fabrics, shared: Collection[str]) -> int | None:
-    """Return the index to tell NCCL; ``None`` if it finds the right one itself: the first of RoCE
-    v2 with an IPv4 address, since 2.21.
+    """Return the GID index for NCCL; ``None`` if NCCL finds it itself: since 2.21, the first of
+    RoCE v2 with an IPv4 address.
 
     Raises:
         ValueError: ports need different indices. NCCL takes one per process.
@@ -148,7 +148,7 @@ def _gid_index(ports: Fabrics, shared: Collection[str]) -> int | None:
 def _lacking(
     link: RdmaLink, nodes: Sequence[NodeInfo], is_usable: Sequence[bool]
 ) -> UnusedRdma | None:
-    """The first node without a usable port, if that is worth a word.
+    """Return the first node without a usable port, if that is worth mentioning.
 
     RoCE is no loss where one node's network card cannot do it, nor are cables that nobody plugged
     in.

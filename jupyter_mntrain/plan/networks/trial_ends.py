@@ -1,4 +1,4 @@
-"""Trial ends: between which addresses each ordered pair of nodes would train. Pure."""
+"""Trial ends: chooses the addresses between which each pair of nodes would train. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_mntrain.plan.placement import address_of
 
 
 class TrialEnds(Record, frozen=True):
-    """The two ends of a way.
+    """The two ends of a network path.
 
     Args:
         sender, receiver: nodes, as indices.
@@ -29,8 +29,8 @@ class TrialEnds(Record, frozen=True):
 
 
 def trial_ends(nodes: Sequence[NodeInfo], wanted: Sequence[str | None]) -> tuple[TrialEnds, ...]:
-    """Those of every ordered pair, on the network that all share; if there is none, on one that the
-    two share; of two that share none, nothing.
+    """Return the ends of every ordered pair on the network that all nodes share, or else on one
+    that the two share; nothing for two that share none.
 
     Args:
         wanted: the named interface of each, or ``None``.

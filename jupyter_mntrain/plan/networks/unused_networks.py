@@ -1,4 +1,4 @@
-"""Unused networks: a faster network that the participants would share if one node were set up.
+"""Unused networks: finds a faster network that all could share if one node were set up.
 
 The interface choice takes the fastest network that all share. If one node's address, mask or cable
 is wrong, that is silently another one, ten times slower.
@@ -62,7 +62,7 @@ def _unused(
     receivers: Collection[str],
     others: Sequence[NodeInfo],
 ) -> UnusedNetwork | None:
-    """The network behind an interface that every node has, if it works on some of them only."""
+    """Return the network of an interface that every node has, if it works only on some of them."""
     all_of_them = [(node, _named(node, name)) for node in nodes]
     good = [(node, one, one.addresses[0]) for node, one in all_of_them if one and _is_usable(one)]
     if not good or any(one is None for _, one in all_of_them):
@@ -87,7 +87,7 @@ def _unused(
 
 
 def _taken(interface: Interface, node: NodeInfo, owners: dict[str, str]) -> str | None:
-    """Which other node has the same address."""
+    """Say which other node has the same address; ``None`` if none has."""
     for address in interface.addresses:
         host = str(IPv4Interface(address).ip)
         if owners.setdefault(host, node.name) != node.name:
@@ -96,7 +96,7 @@ def _taken(interface: Interface, node: NodeInfo, owners: dict[str, str]) -> str 
 
 
 def _why_not(interface: Interface, right: str) -> str | None:
-    """Why an interface does not share the network of a right address."""
+    """Say why an interface is not on the network of this address; ``None`` if it is."""
     name = interface.name
     if not interface.is_up:
         return f"{name} is down"

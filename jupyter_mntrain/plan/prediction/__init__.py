@@ -1,1 +1,1 @@
-"""Predictions of a step before it runs."""
+"""Prediction: estimates a step's time before it runs."""

@@ -1,4 +1,4 @@
-"""Achieved rates: what a job's ranks achieved on the devices of a node. Pure."""
+"""Achieved rates: the FLOPs per second that a job's ranks achieved on a node's devices. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNDISTURBED = 0.1
 
 
 class _AchievedByRank(NamedTuple):
-    """What one rank computed in a step, and the seconds of computing that took.
+    """The FLOPs that one rank computed in a step, and the seconds of computing.
 
     Args:
         stages: of the rank.
@@ -39,7 +39,7 @@ class _AchievedByRank(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of computing, in a step that nothing disturbed."""
+        """The seconds of computing in an undisturbed step."""
         known = sorted(one.compute_s for one in self.steps if one.compute_s)
         return known[int(len(known) * UNDISTURBED)]
 
@@ -57,7 +57,7 @@ def achieved_rates(
     placement: Placement,
     steps: Mapping[int, Sequence[RankStep]],
 ) -> Iterator[tuple[DeviceMeasurement, AchievedRate]]:
-    """What a job's ranks achieved on each device of a node that was measured.
+    """Yield the rate that a job's ranks achieved on each measured device of a node.
 
     Args:
         recipe: as the attempt ran it.
@@ -87,7 +87,7 @@ def achieved_rates(
 def _measured(
     info: NodeInfo, placement: Placement, ranks: Sequence[_AchievedByRank], gpu: int | None
 ) -> DeviceMeasurement | None:
-    """The measurement of the device, with as many ranks."""
+    """Return the measurement of the device with the same number of ranks."""
     if not ranks:
         return None
     found = measurement_of(info, gpu, ranks[0].recipe.dtype, ranks=placement.nproc)
@@ -108,7 +108,7 @@ def _rate(
 
 
 def _expected_s(one: _AchievedByRank, info: NodeInfo, placement: Placement) -> float:
-    """Seconds of computing in a step, by what was measured."""
+    """Return the seconds of computing in a step, as expected from the measurement."""
     recipe = one.recipe
     speed = speed_of(
         info,

@@ -1,4 +1,4 @@
-"""Simulator: walks the order of every rank over the times of stages and links. Pure."""
+"""Simulator: executes each rank's order of actions, given the times of stages and links. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_mntrain.recipe.instructions import Actions, StageAction, Stages
 
 
 class StageTimes(NamedTuple):
-    """Seconds that one stage computes per microbatch.
+    """The seconds that one stage computes per microbatch.
 
     Args:
         forward: with the loss, on the last stage.
@@ -50,7 +50,7 @@ SOCKET_BYTES: Final = 512 << 10
 
 
 class LinkTimes(NamedTuple):
-    """Seconds of one message on a link, in one direction.
+    """The seconds of one message on a link, in one direction.
 
     Args:
         latency: one way.
@@ -64,7 +64,7 @@ class LinkTimes(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From the begin of a message to its arrival."""
+        """The seconds from the start of a message to its arrival."""
         return self.latency + self.occupied
 
 
@@ -73,7 +73,7 @@ FREE = LinkTimes()
 
 
 class BusySpan(NamedTuple):
-    """What a rank or a link is busy with, in seconds from the step's begin."""
+    """A time during which a rank or link is busy, in seconds from the start of the step."""
 
     action: StageAction
     begin_s: float
@@ -97,11 +97,11 @@ class Simulated(NamedTuple):
         return sum(span.end_s - span.begin_s for span in self.computing[rank])
 
     def bubble(self, rank: int) -> float:
-        """Share of the step in which a rank does not compute."""
+        """Return the share of the step in which a rank does not compute."""
         return 1.0 - self.computing_s(rank) / self.seconds if self.seconds > 0 else 0.0
 
     def busy(self, link: Pair) -> float:
-        """Share of the step in which a link is occupied."""
+        """Return the share of the step in which a link is occupied."""
         spans = self.messages.get(link, ())
         return sum(span.end_s - span.begin_s for span in spans) / self.seconds if spans else 0.0
 
@@ -119,7 +119,7 @@ T = TypeVar("T")
 
 
 class Wires(Generic[T]):
-    """Messages that are being sent, and how far they are.
+    """The messages in transit, and how much of each is sent.
 
     Args:
         rates: of each link alone, in whole messages per second.
@@ -148,8 +148,8 @@ class Wires(Generic[T]):
         return pair in self._rates
 
     def add(self, pair: Pair, message: T, now: float, size: float = 1.0) -> bool:
-        """Send a message, or this part of one, after those before it on its link. Returns whether
-        there are none.
+        """Send a message or a part of one, after those before it on its link. Returns whether there
+        are none.
         """
         self._advance(now)
         self._queues[pair].append((message, size))
@@ -162,12 +162,12 @@ class Wires(Generic[T]):
         return True
 
     def next_end(self) -> tuple[float, Pair] | None:
-        """When and on which link a message ends next, if none is added before."""
+        """Return when and on which link the next message ends, if none is added before."""
         ends = ((self._at_s + left / self._shared[pair], pair) for pair, left in self._left.items())
         return min(ends, default=None)
 
     def end(self, pair: Pair, now: float) -> tuple[T, T | None]:
-        """Take a link's message off it. Returns it and the one that follows."""
+        """Remove a link's message. Returns it and the one that follows."""
         self._advance(now)
         queue = self._queues[pair]
         ended, _ = queue.popleft()
@@ -186,14 +186,16 @@ class Wires(Generic[T]):
         self._at_s = now
 
     def _share(self, changed: Pair) -> None:
-        """Set the rates of what shares a port with a link."""
+        """Set the rates of all links that share a port with a link."""
         out, into = self._ports[changed]
         for pair in self._active[out] | self._active[into]:
             levels = (self._level(port) for port in self._ports[pair])
             self._shared[pair] = min(self._rates[pair], *levels)
 
     def _level(self, port: Port) -> float:
-        """What each link may take at most, so that all of them have the port's capacity."""
+        """Return the highest rate of each link at which all of them fit into the port's
+        capacity.
+        """
         room, rates = self._capacity[port], sorted(self._rates[one] for one in self._active[port])
         for shared, rate in enumerate(rates):
             level = room / (len(rates) - shared)
@@ -211,7 +213,7 @@ Pair = tuple[int, int]
 
 
 class Queues:
-    """Tells which messages may begin: those in the first operation of each of their queues.
+    """Decides which messages may begin: those at the head of each of their queues.
 
     Args:
         queue_of: the queue of a rank's message; ``None`` if it waits for nothing.
@@ -249,7 +251,7 @@ class Queues:
         return all(received in self._operations[key][0] for key in self._queues_of[received])
 
     def end(self, received: StageAction) -> list[StageAction]:
-        """Take out a message, and return those that may begin now."""
+        """Remove a message, and return those that may begin now."""
         following: list[StageAction] = []
         for key in self._queues_of[received]:
             operations = self._operations[key]
@@ -268,7 +270,7 @@ class Queues:
 
 
 class DeadlockError(Exception):
-    """Ranks wait for each other; the text says for what."""
+    """Raised when ranks wait for one another; the text says for what."""
 
 
 QueueOf = Callable[[StageAction, Pair], Hashable]
@@ -277,7 +279,7 @@ QueueOf = Callable[[StageAction, Pair], Hashable]
 
 
 def unordered(sent_or_received: StageAction, pair: Pair) -> Hashable:  # noqa: ARG001 - of all alike
-    """Messages over Gloo: each is a connection's own business."""
+    """Return the queue of a message over Gloo: none, as messages do not wait for one another."""
     return None
 
 
@@ -293,7 +295,7 @@ def simulate(
     node_of: Callable[[int], Hashable] | None = None,
     is_one_connection: bool = False,
 ) -> Simulated:
-    """Walk a step.
+    """Simulate a step.
 
     Args:
         orders: of each rank; from :func:`~jupyter_mntrain.recipe.instructions.make_order`.
@@ -318,7 +320,7 @@ def simulate(
 
 
 class _Message:
-    """A message on its way."""
+    """A message in transit."""
 
     def __init__(self, pair: Pair, times: LinkTimes) -> None:
         self.pair = pair
@@ -405,7 +407,7 @@ class _Walk:
         heapq.heappush(self._events, (when, next(self._number), happen))
 
     def _go_on(self, rank: int, now: float) -> None:
-        """Do a rank's next actions, until it computes or has to wait."""
+        """Run a rank's next actions, until it computes or has to wait."""
         order = self._orders[rank]
         self._clock[rank] = now
         while self._at[rank] < len(order):
@@ -431,7 +433,7 @@ class _Walk:
         self._at_time(end, lambda then: self._go_on(rank, then))
 
     def _needed(self, action: StageAction) -> StageAction | None:
-        """What an action receives from another rank."""
+        """Return the message that an action needs from another rank, if any."""
         kind, stage, microbatch = action
         before = stage + (-1 if kind == "F" else 1)
         if kind == "W" or not 0 <= before < self._stages.number:
@@ -441,7 +443,7 @@ class _Walk:
         return StageAction("RECV_F" if kind == "F" else "RECV_B", stage, microbatch)
 
     def _has_happened(self, rank: int, received: StageAction | None, what: str) -> bool:
-        """Whether a message has left or arrived; if not, the rank is woken once it has."""
+        """Whether a message has left or arrived; if not, wake the rank once it has."""
         if received is None:
             return True
         message = self._messages.get(received)
@@ -485,7 +487,7 @@ class _Walk:
                 self._announce(received, max(now, behind))
 
     def _announce(self, received: StageAction, now: float) -> None:
-        """Tell the sender that its message is awaited."""
+        """Notify the sender that its receiver is ready."""
 
         def arrive(then: float) -> None:
             self._messages[received].is_awaited = True
@@ -511,14 +513,14 @@ class _Walk:
         self._at_time(end, lambda then: self._send(received, then))
 
     def _buffer(self, received: StageAction, begin: float) -> None:
-        """Its sender need not wait for what its socket holds."""
+        """Release a message's sender once the socket buffer holds the rest."""
         _, occupied, buffered = self._messages[received].times
         if buffered > 0:
             held = begin + max(0.0, occupied - buffered)
             self._at_time(held, lambda then: self._leave(received, then))
 
     def _look_at_wires(self) -> None:
-        """Come back when something ends next; what was to end before ends at another time."""
+        """Schedule the next end of a message, as earlier schedules no longer hold."""
         self._next_end = number = next(self._number)
         found = self._wires.next_end()
         if found is not None:
@@ -535,7 +537,7 @@ class _Walk:
         (self._send if is_message else self._announce)(ended, now)
 
     def _send(self, received: StageAction, now: float) -> None:
-        """A message has left its sender."""
+        """Record that a message has left its sender, and schedule its arrival."""
         message = self._messages[received]
         kind = "SEND_F" if received.kind == "RECV_F" else "SEND_B"
         before = received.stage + (-1 if kind == "SEND_F" else 1)
@@ -620,7 +622,7 @@ def _computing(walked: Simulated, rank: int) -> Iterator[StepSpan]:
 
 
 def _messages(walked: Simulated, links: Mapping[Pair, LinkSpeed], rank: int) -> Iterator[StepSpan]:
-    """What a rank sends, and what it receives a latency later."""
+    """Yield the spans in which a rank sends, and those in which it receives, a latency later."""
     for (sender, receiver), spans in walked.messages.items():
         link = links.get((sender, receiver))
         if link is None or rank not in (sender, receiver):
@@ -639,7 +641,7 @@ def _messages(walked: Simulated, links: Mapping[Pair, LinkSpeed], rank: int) -> 
 
 
 def _waits(spans: list[StepSpan], end: float) -> Iterator[StepSpan]:
-    """The gaps in what a rank computes."""
+    """Yield the gaps in which a rank does not compute."""
     last = 0.0
     for span in spans:
         if span.kind in ("send", "receive"):

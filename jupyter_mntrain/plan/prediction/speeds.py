@@ -1,4 +1,4 @@
-"""Device speeds: what a plan expects of a device for a rank, measured or guessed. Pure."""
+"""Device speeds: the speed that a plan expects of a rank's device, measured or guessed. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ASSUMED_CORE_FLOPS_PER_S: Final = 30e9
 
 
 def nominal_gpu_speed(name: str, dtype: str, *, tf32: bool = False) -> DeviceSpeed:
-    """Half of the peak in the data sheet; an assumption if there is none.
+    """Return half of the peak in the GPU's data sheet; an assumption if there is none.
 
     Args:
         name: as its driver spells it.
@@ -63,7 +63,7 @@ def nominal_gpu_speed(name: str, dtype: str, *, tf32: bool = False) -> DeviceSpe
 
 
 def nominal_cpu_speed(cores: int, ranks: int) -> DeviceSpeed:
-    """A rank's part of its node's cores.
+    """Guess the speed of a rank's share of its node's cores.
 
     Args:
         ranks: that share them.
@@ -93,7 +93,7 @@ def speed_of(
     torch: str | None = None,
     is_corrected: bool = True,
 ) -> DeviceSpeed | None:
-    """What a device will do for one rank; ``None`` if it was not measured in this dtype.
+    """Return a device's speed for one rank; ``None`` if it was not measured in this dtype.
 
     Args:
         gpu: its index; ``None``: the CPU.
@@ -122,7 +122,7 @@ def speed_by(
     tokens: int | None = None,
     is_corrected: bool = True,
 ) -> DeviceSpeed:
-    """What a device will do for one rank by a measurement of it, as in :func:`speed_of`."""
+    """Return a device's speed for one rank by a given measurement, as in :func:`speed_of`."""
     speed = _speed(found, hidden_size, tokens)
     if is_corrected and (slower := correction(found)) is not None and found.achieved is not None:
         speed = _slowed(speed, slower, f"corrected by job {found.achieved.job_id}")
@@ -152,7 +152,7 @@ def _slowed(speed: DeviceSpeed, times: float, why: str) -> DeviceSpeed:
 def layer_like(
     one: DeviceMeasurement, hidden_size: int | None, tokens: int | None
 ) -> MeasuredLayer | None:
-    """The measured layer that is most like those that will be computed, as in :func:`speed_of`."""
+    """Return the measured layer that is most like the job's layers, as in :func:`speed_of`."""
     alike = _most_alike(one.layers, hidden_size)
     return min(alike, key=lambda layer: _distance(layer.tokens, tokens), default=None)
 
@@ -183,7 +183,7 @@ def _speed(one: DeviceMeasurement, hidden_size: int | None, tokens: int | None) 
 
 
 def _most_alike(layers: Iterable[MeasuredLayer], hidden_size: int | None) -> list[MeasuredLayer]:
-    """The layers of one width, of which there are several with different numbers of tokens."""
+    """Return the measured layers of the width nearest to the wanted one."""
     found = list(layers)
     widths = {layer.hidden_size for layer in found}
     if not widths:
@@ -193,15 +193,15 @@ def _most_alike(layers: Iterable[MeasuredLayer], hidden_size: int | None) -> lis
 
 
 def _distance(have: int, wanted: int | None) -> float:
-    """How unlike two sizes are; the largest is best where none is wanted."""
+    """Return how far two sizes are apart; if none is wanted, the largest is nearest."""
     return -have if wanted is None else abs(math.log(have / wanted))
 
 
 def _fitted(
     dtype: str, near: MeasuredLayer, alike: Sequence[MeasuredLayer]
 ) -> tuple[float, float | None]:
-    """Overhead, and bytes per second of what is saved, with which two measured layers take as long
-    as they did: the one like those that will be computed, and the smallest, or the next one.
+    """Fit overhead and bytes per second of saved values to the times of two measured layers: the
+    one most like the job's, and the smallest other one.
 
     Each takes ``3 · overhead + FLOPs / rate + 5 · saved / bandwidth``.
     """
@@ -224,7 +224,7 @@ def _rate(moved: float, seconds: float) -> float:
 
 
 def _besides_products(layer: MeasuredLayer) -> float:
-    """Seconds of both passes that the products alone do not explain."""
+    """Return the seconds of both passes that matrix products alone do not explain."""
     return layer.forward_s + layer.backward_s - layer_flops(layer) / layer.product_flops_per_s
 
 

@@ -1,4 +1,4 @@
-"""A step, predicted: how long it takes, who idles, which link is full, and what limits it. Pure."""
+"""Step prediction: how long a step takes, which ranks idle, and what limits it. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from jupyter_mntrain.telemetry.formulas import (
 
 
 class StageCost(Record, frozen=True):
-    """What one stage computes for one microbatch.
+    """The cost of one stage for one microbatch.
 
     Args:
         forward: FLOPs of the forward pass, with the loss on the last stage.
@@ -80,7 +80,7 @@ class StageCost(Record, frozen=True):
     layers: int = 0
 
     def times(self, speed: DeviceSpeed) -> StageTimes:
-        """Seconds on a device."""
+        """Return the stage's seconds on a device."""
         bytes_per_s = speed.layer_bytes_per_s or speed.bytes_per_s
         pass_s = self.saved_bytes / bytes_per_s if bytes_per_s else 0.0
         again_s = 2 * self.again_bytes / bytes_per_s if bytes_per_s else 0.0
@@ -112,7 +112,7 @@ more computing in all."""
 def times_under(
     schedule: ScheduleName, cost: StageCost, speed: DeviceSpeed, *, is_first: bool
 ) -> StageTimes:
-    """Seconds of a stage on a device, with what halves of a backward pass cost more."""
+    """Return a stage's seconds on a device, with the extra cost of split backward passes."""
     times, kind = cost.times(speed), KINDS[schedule]
     if kind.defers:
         return times._replace(weights=DEFERRED_COST * times.weights)
@@ -232,7 +232,7 @@ def ring_traffic(nodes: Sequence[str], size_bytes: float) -> dict[tuple[str, str
 
 
 class Passed(NamedTuple):
-    """What goes around a ring of shards once in a step.
+    """The data that goes around a ring of shards once in a step.
 
     Args:
         gathered: bytes of weights.
@@ -247,14 +247,14 @@ class Passed(NamedTuple):
 
     @property
     def size(self) -> float:
-        """All of its bytes."""
+        """The total bytes."""
         return self.gathered + self.scattered
 
 
 def passed_by(
     recipe: Recipe, weights: Shapes, trained: Shapes, vocabulary_size: int, layers: int, stages: int
 ) -> Passed:
-    """Return what shards gather and scatter of these layers and stages.
+    """Return the data that shards gather and scatter for these layers and stages.
 
     Weights are gathered before the first microbatch of each pass over the schedule, and gradients
     scattered after its last. With ``reshard_after_forward``, all is done for each microbatch, and
@@ -278,8 +278,7 @@ def passed_by(
 
 
 def shard_bytes(recipe: Recipe, config: Config, layout: Layout, place: int) -> int:
-    """Return the bytes that a rank sends to others with the same sharded weights in a step, and as
-    many are received.
+    """Return the bytes that a rank sends to the other shards in a step; it receives as many.
 
     Args:
         place: in its pipeline.
@@ -289,7 +288,7 @@ def shard_bytes(recipe: Recipe, config: Config, layout: Layout, place: int) -> i
 
 
 def passed_in_step(recipe: Recipe, config: Config, layout: Layout, place: int) -> Passed:
-    """Return what shards of this place in a pipeline gather and scatter."""
+    """Return the data that shards of this place in a pipeline gather and scatter."""
     weights: list[tuple[int, ...]] = []
     trained: list[tuple[int, ...]] = []
     stages = layout.stages_of(place)
@@ -310,7 +309,7 @@ def _values(shapes: Shapes) -> int:
 
 
 class LeastStep(Record, frozen=True):
-    """Least duration of a step. Real ones take longer: no device reaches its peak.
+    """A lower bound of a step's duration. Real steps take longer: no device reaches its peak.
 
     Args:
         seconds: of the slowest pipeline, with the idle slots of its schedule.
@@ -357,7 +356,7 @@ def least_step(
 
 
 def compute_s(recipe: Recipe, config: Config, peaks: Sequence[float]) -> list[float]:
-    """Seconds that each rank computes in a step, at its device's peak."""
+    """Return the seconds that each rank computes in a step at its device's peak."""
     shape, ranks = shape_of(config), len(peaks)
     layout = lay_out(recipe, ranks, shape.layers)
     grid = make_grid(recipe, ranks)
@@ -380,7 +379,7 @@ def compute_s(recipe: Recipe, config: Config, peaks: Sequence[float]) -> list[fl
 
 
 class RankCost(NamedTuple):
-    """What a rank's share costs it, in seconds per microbatch.
+    """The cost of a rank's share of the layers, in seconds per microbatch.
 
     Args:
         layer: each decoder layer.
@@ -397,7 +396,7 @@ class RankCost(NamedTuple):
 
 
 def best_split(layers: int, costs: Sequence[RankCost]) -> tuple[int, ...] | None:
-    """Return how many layers each rank gets, at least one each; ``None`` if they fit nowhere.
+    """Return how many layers each rank gets, at least one each; ``None`` if they do not fit.
 
     Of the splits whose slowest rank is fastest, the one that takes all ranks together the least
     time. The duration of the slowest rank is found by bisection among all that are possible; then
@@ -427,7 +426,9 @@ def best_split(layers: int, costs: Sequence[RankCost]) -> tuple[int, ...] | None
 
 
 def _taken(layers: int, costs: Sequence[RankCost], limit: float) -> int:
-    """Layers that all ranks take within a duration; too few if one cannot take any."""
+    """Return how many layers all ranks together compute within a duration; 0 if one can
+    take none.
+    """
     total = 0
     for cost in costs:
         if cost.of(1) > limit:
@@ -464,7 +465,7 @@ def chain_seconds(
     back: Sequence[LinkTimes],
     microbatches: int,
 ) -> float:
-    """Return the seconds of a step.
+    """Return the seconds of a step with one stage per rank.
 
     Args:
         onward: from each stage to the next; one fewer than stages.
@@ -480,7 +481,7 @@ def steady_seconds(
     back: Sequence[LinkTimes],
     microbatches: int,
 ) -> float:
-    """Like :func:`chain_seconds`, but of a long step only the begin is walked.
+    """Like :func:`chain_seconds`, but extrapolate a long step from its first part.
 
     Once all stages are busy, each further microbatch takes the same time. It is taken from two
     lengths of which the shorter fills the pipeline :data:`ROUNDS` times.
@@ -497,13 +498,13 @@ def steady_seconds(
 
 @lru_cache(maxsize=256)  # a search asks for the same ones with every split that it tries
 def _slots(ahead: int, deferred: int, microbatches: int) -> tuple[tuple[str, int], ...]:
-    """What a stage computes: the kind, and the number of the microbatch."""
+    """Return a stage's actions in order, each as its kind and the number of the microbatch."""
     slots = zero_bubble_slots(0, ahead, deferred, microbatches)
     return tuple((action.kind, action.microbatch) for (action,) in slots)
 
 
 class _Chain:
-    """Walks every stage as far as its neighbors allow.
+    """Advances every stage as far as its neighbors allow.
 
     The order in which ranks begin to receive is that of
     :func:`~jupyter_mntrain.recipe.instructions.with_messages`, which takes one slot of each rank
@@ -598,7 +599,7 @@ class _Chain:
             turns.append(turn)
 
     def _arrival(self, kind: str, stage: int, sent_s: float, before: int) -> float:
-        """When a message arrives.
+        """Return when a message arrives.
 
         Args:
             before: the turn before which its receiver begins to receive it.
@@ -651,7 +652,7 @@ def predict_step(
     nodes: Sequence[str] | None = None,
     over_gloo: bool = False,
 ) -> tuple[PredictedStep, Simulated]:
-    """Predict a step by walking the order that the trainer will run.
+    """Predict a step by simulating the order that the trainer will run.
 
     Args:
         recipe: one that can run on this number of ranks; one pipeline of it is predicted.
@@ -703,7 +704,7 @@ def _counts(
     times: Sequence[StageTimes],
     link: Callable[[int, int], LinkTimes],
 ) -> Counts | None:
-    """Counts of each stage, as the trainer will choose them; ``None`` where they are fixed."""
+    """Return the counts of each stage that the trainer will choose; ``None`` if they are fixed."""
     if not KINDS[recipe.schedule].is_eager:
         return None
     computing = [one.forward + one.backward for one in times]
@@ -761,7 +762,7 @@ def _bottleneck(walked: Simulated, links: Links) -> str:
 
 
 def name_bottleneck(computing: Mapping[int, float], busy: Mapping[Pair, float]) -> str:
-    """Name the link or the rank that is busy longest, and the idle time if neither is full.
+    """Name the link or rank that is busiest, and the idle time if neither is fully used.
 
     Args:
         computing: share of the step in which each rank computes, by rank.

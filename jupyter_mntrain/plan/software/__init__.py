@@ -1,1 +1,1 @@
-"""Software of nodes: versions, what a job runs in, and whether torch can use their GPUs."""
+"""Software of nodes: checks versions, interpreters, and whether torch can use the GPUs."""

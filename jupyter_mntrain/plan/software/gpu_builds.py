@@ -1,4 +1,4 @@
-"""GPU builds of torch: whether a node's torch can use the node's GPUs. Pure.
+"""GPU builds of torch: checks whether a node's torch can use the node's GPUs. Pure.
 
 A torch that its driver is too old for fails in every rank, after the launch; one that is built for
 AMD's or Intel's GPUs would train on the CPU, without a word.
@@ -63,7 +63,7 @@ def gpu_build_problem(node: NodeInfo, indices: Collection[int]) -> Problem | Non
 
 
 def unused_amd_note(nodes: Iterable[tuple[NodeInfo, Collection[int]]]) -> Problem | None:
-    """Return a warning of nodes whose AMD GPUs a job leaves alone: it runs there on the CPU.
+    """Return a warning of nodes whose AMD GPUs a job does not use: it runs there on the CPU.
 
     Args:
         nodes: each with the indices of its chosen GPUs.
@@ -102,7 +102,7 @@ def _problem(node: str, versions: Versions, cards: str) -> Problem | None:
 
 
 def _driver_major(versions: Versions) -> int | None:
-    """Return CUDA's major version that the driver is for.
+    """Return the major version of CUDA that the driver supports.
 
     Where the driver does not say, its own number does: containers may lack its CUDA library.
     """

@@ -84,14 +84,14 @@ def _refuse(different: Sequence[Divergence]) -> None:
 
 
 def unacknowledged(spec: JobSpec) -> JobSpec:
-    """A job's spec for another launch: that versions may differ was said of the first one only."""
+    """Return a job's spec without its permission of mixed versions, which held for one launch."""
     return msgspec.structs.replace(spec, mixed_versions=False)
 
 
 def version_notes(
     nodes: Sequence[NodeInfo], *, is_acknowledged: bool, taken_over: bool = False
 ) -> tuple[Problem, ...]:
-    """What to say of a launch whose versions differ: what is harmless, and what was acknowledged.
+    """Return notes of version differences in a launch that are harmless or were acknowledged.
 
     Args:
         is_acknowledged: it may start although versions differ that must agree.
@@ -143,7 +143,7 @@ def _described(one: Divergence) -> str:
 
 
 def _command(one: Divergence) -> str | None:
-    """Return what makes the node agree with the majority, where one command or step can."""
+    """Return the command or step that makes the node agree with the majority, if there is one."""
     if one.key == "platform":
         return f"leave out {one.node}, or the nodes of the other kind"
     if one.key == "cuda":

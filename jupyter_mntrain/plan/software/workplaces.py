@@ -1,4 +1,4 @@
-"""Workplaces: refuses nodes that lack what a job runs in, all of them in one error. Pure."""
+"""Workplaces: refuses nodes that lack a job's folder or interpreter, in one error. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo
 
 
 def working_in(info: NodeInfo, found: FoundWorkplace) -> NodeInfo:
-    """A node as it is for a job with an interpreter of its own."""
+    """Return the node with the versions of the job's own interpreter."""
     if found.python is None or found.versions is None:
         return info
     inventory = msgspec.structs.replace(info.inventory, versions=found.versions)
