@@ -25,8 +25,9 @@ LOST_AFTER_S = 20.0
 
 class Chat:
     """Asks questions of a chat job, which ends when the chat is closed.
-    While it is open, it also keeps the job alive between questions: a job that nobody has
-    contacted for half a minute ends.
+
+    While it is open, it also keeps the job alive between questions: a job that nobody has contacted
+    for half a minute ends.
 
     Args:
         view: the job as it is now.

@@ -1,4 +1,4 @@
-"""Comparison of jobs: the settings that differ between them. Pure."""
+"""Comparison of jobs: finds the settings that differ between them. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NAME = "launch.name"
 
 
 def compared_settings(spec: JobSpec) -> tuple[Setting, ...]:
-    """Settings of a job, where it ran (``launch.nodes``, in node-rank order), and what it ran:
-    program, variables and contents of files.
+    """Return a job's settings for a comparison: also its nodes in node-rank order, its program, its
+    variables and the contents of its files.
 
     Raises:
         RecipeError: its recipe is not valid.
@@ -35,7 +35,9 @@ def compared_settings(spec: JobSpec) -> tuple[Setting, ...]:
 
 
 def _launched(spec: JobSpec) -> Iterator[Setting]:
-    """What no recipe says: a script's arguments, variables, and files by what is in them."""
+    """Yield what is not in a recipe: a script's arguments, variables, and files by
+    their content.
+    """
     program = program_of(spec)
     if program.is_script:
         words = " ".join(shown_words(spec.entry))
@@ -55,7 +57,7 @@ def _digest(text: str) -> str:
 
 
 def compare_settings(jobs: Sequence[Sequence[Setting]]) -> SettingsComparison:
-    """Compare what is in effect: a default and the same value by ``--set`` are alike."""
+    """Compare the values in effect: a default equals the same value given by ``--set``."""
     by_name = [{one.name: one for one in settings} for settings in jobs]
     names = [name for name in dict.fromkeys(n for one in by_name for n in one) if name != NAME]
     found = [DifferentSetting(name, tuple(one.get(name) for one in by_name)) for name in names]

@@ -1,4 +1,4 @@
-"""Driver values: variables whose values a job takes from the environment of whoever launches it."""
+"""Driver values: fills in variables that a job takes from the environment of its driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_mntrain.model.records.job import JobSpec
 
 
 def with_values(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
-    """The spec with the values that it lacks.
+    """Return the spec with the missing values of its variables, from the driver's environment.
 
     Args:
         environment: the driver's own.

@@ -59,7 +59,7 @@ Seat = tuple[Placement, M]
 
 @dataclass
 class GangStart(Generic[M]):
-    """One try of starting an attempt.
+    """One try to start an attempt.
 
     Args:
         number: the attempt's; 0 to queue the job.
@@ -251,14 +251,16 @@ class GangStart(Generic[M]):
 
 
 def workplace_of(spec: JobSpec) -> Workplace | None:
-    """What a job runs in on every node; ``None`` if that is the agent's own."""
+    """Return a job's folder and interpreter on the nodes; ``None`` if the agent's own are used."""
     if spec.workdir is None and spec.python is None:
         return None
     return Workplace(workdir=spec.workdir, python=spec.python, trains=spec.needs_package)
 
 
 def all_or_error(answers: Sequence[T | BaseException]) -> list[T]:
-    """All answers, or the error that says most: a refusal says more than no answer."""
+    """Return all answers, or raise the most telling error: a refusal rather than a lack
+    of answer.
+    """
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     if errors:
         raise min(errors, key=lambda error: isinstance(error, NodeError))

@@ -1,4 +1,4 @@
-"""Progress: reports how far a piece of work is."""
+"""Progress: reports how much of a piece of work is done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Progress(Protocol):
     """Receives reports of progress."""
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        """Called often and from any thread; returns at once.
+        """Report progress. Called often and from any thread; returns at once.
 
         Args:
             what: for people, like "measuring node1 → node2". A new ``what`` is a new piece.
@@ -43,13 +43,13 @@ class Count:
         self.progress.report(self.what, 0, self.total)
 
     def more(self, steps: int = 1) -> None:
-        """Count steps that are done."""
+        """Add to the number of steps that are done."""
         self._done += steps
         self.progress.report(self.what, self._done, self.total)
 
 
 class PartProgress:
-    """Reports the pieces of a part of a longer work, with the part's number before each.
+    """Reports the progress of one part of longer work, prefixed with the part's number.
 
     Args:
         progress: receives them.
@@ -60,7 +60,7 @@ class PartProgress:
         self._progress, self._parts, self._number = progress, parts, 0
 
     def begin(self) -> None:
-        """The next part begins."""
+        """Start the next part."""
         self._number += 1
 
     def report(self, what: str, done: int, total: int | None) -> None:

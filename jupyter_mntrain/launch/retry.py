@@ -21,7 +21,7 @@ async def persist(
     kinds: Collection[Kind] = MAYBE_DONE,
     pauses_s: tuple[float, ...] = PAUSES_S,
 ) -> T:
-    """Retry until there is an answer, which may be a refusal, or no try is left.
+    """Repeat a request until there is an answer, even a refusal, or no try is left.
 
     Raises:
         NodeError: the last try got no answer, or a failure is not one of ``kinds``.

@@ -1,4 +1,4 @@
-"""Settings of a launch, and what changes of settings mean to a resumed run. Pure."""
+"""Settings of a launch, and the effects of changed settings on a resumed run. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
 
 
 def settings_of_job(spec: JobSpec, run: JobId | None = None) -> tuple[Setting, ...]:
-    """The settings of a job, before or after it ran; of a script only the launch's.
+    """Return the settings of a job, before or after it ran; for a script only those of the launch.
 
     Args:
         run: that it belongs to, if it has begun.
@@ -60,7 +60,7 @@ def settings_of_job(spec: JobSpec, run: JobId | None = None) -> tuple[Setting, .
 
 
 def launch_settings(spec: JobSpec) -> Iterator[Setting]:
-    """The options of a launch, ``launch.name`` and so on."""
+    """Yield the options of a launch, such as ``launch.name``."""
     usual = JobSpec(entry=(), participants=())
     for option, field in OPTIONS.items():
         name, value = f"launch.{option}", getattr(spec, field)
@@ -76,8 +76,8 @@ def launch_settings(spec: JobSpec) -> Iterator[Setting]:
 
 
 def set_in_panel(spec: JobSpec, overrides: Sequence[str]) -> JobSpec:
-    """The same job, with these overrides and all options that differ from the default noted as
-    chosen in the panel.
+    """Return the job with these overrides, and all options that are not defaults, marked as chosen
+    in the panel.
     """
     chosen = {setting_of(override) for override in overrides}
     chosen |= {one.name for one in launch_settings(spec) if one.origin == "option"}
@@ -86,13 +86,13 @@ def set_in_panel(spec: JobSpec, overrides: Sequence[str]) -> JobSpec:
 
 
 def setting_of(override: str) -> str:
-    """The ``section.field`` that ``section.field=value`` changes."""
+    """Return the ``section.field`` that ``section.field=value`` changes."""
     section, _, field = override.partition("=")[0].strip().partition(".")
     return f"{section}.{field}"
 
 
 def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
-    """Refuse settings that a checkpoint does not fit.
+    """Refuse changes of settings that do not fit a checkpoint.
 
     Raises:
         SpecError: as told.
@@ -105,7 +105,7 @@ def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
 
 
 def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
-    """What to tell of the losses before the start, if they are not those of an unbroken run."""
+    """Return notes to show before the start if losses will differ from an uninterrupted run's."""
     # By name: whoever shows them shows the changes with their values, too.
     other = [one.name for one in changes if one.effect == "other"]
     rounded = [one.name for one in changes if one.effect == "rounding"]

@@ -1,4 +1,4 @@
-"""Job file: writes and reads a job as versioned TOML, to keep and launch again."""
+"""Job file: writes and reads a job as versioned TOML, to be stored and launched again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
 
 def secret_names(spec: JobSpec) -> tuple[str, ...]:
-    """Return variables that are secrets, or look like it; job files hold only their names."""
+    """Return the variables that are or look like secrets; job files hold only their names."""
     looking = {name for name, value in spec.environment.items() if is_secret(name, value)}
     return tuple(sorted(looking.union(spec.from_environment)))
 
@@ -128,7 +128,7 @@ def _header(
 
 
 def _top(spec: JobSpec) -> str:
-    """The scalar fields and lists; name and entry are written even if they are the defaults."""
+    """Write the scalar fields and lists; name and entry even if they are the defaults."""
     apart = ("name", "entry", "participants", "files", "environment", *_OF_ONE_JOB)
     others = {k: v for k, v in msgspec.to_builtins(spec).items() if k not in apart}
     fields = {KEY: SPEC_VERSION, "name": spec.name, "entry": list(spec.entry), **others}

@@ -13,7 +13,7 @@ PACKAGES = ("triton", "pytorch-triton", "liger-kernel", "torchao", "flash-attn",
 
 
 def find_tools(packages: Mapping[str, str], include: str, environment: Mapping[str, str]) -> Tools:
-    """What an interpreter has to compile kernels with.
+    """Find the compilers that an interpreter can use for kernels.
 
     Triton takes ``$CC``, else gcc, else clang (``triton/runtime/build.py``); Inductor ``$CXX``,
     else g++ (``torch/_inductor/config.py``).

@@ -133,7 +133,7 @@ def torchrun_command(
 
 
 def wants_outputs(spec: JobSpec) -> bool:
-    """Whether a job names the folder for its results."""
+    """Whether a job refers to the folder for its results."""
     return any(OUTPUTS_MARK in one for one in (*spec.entry, *spec.environment.values()))
 
 
@@ -153,8 +153,8 @@ def thread_environment(cpu_count: int, ranks: int) -> dict[str, str]:
 
 
 def _heartbeat(timeout: str, own: Collection[str]) -> dict[str, str]:
-    """Return the variable that goes with a script's ``--collective-timeout``; the trainer sets it
-    by its recipe.
+    """Return the heartbeat variable that matches a script's ``--collective-timeout``; the trainer
+    sets its own.
     """
     try:
         found = {HEARTBEAT_VARIABLE: heartbeat_of(float(timeout))}
@@ -179,7 +179,7 @@ def _of_backends(
 
 
 def _entry(spec: JobSpec, attempt: Attempt, work: PurePosixPath) -> tuple[str, ...]:
-    """Return what ranks run, with what was changed while earlier attempts ran.
+    """Return the command that ranks run, with the settings that were changed in earlier attempts.
 
     In a folder of the nodes, the job's own files have absolute paths.
     """
@@ -200,8 +200,8 @@ def _entry(spec: JobSpec, attempt: Attempt, work: PurePosixPath) -> tuple[str, .
 def recorder_environment(
     own: Collection[str], root: PurePosixPath, *, has_gpus: bool
 ) -> dict[str, str]:
-    """Return the variables that switch on torch's flight recorder, and NCCL's lines about its start
-    and its networks, with times: all explain stalls and errors.
+    """Return the variables that enable torch's flight recorder and NCCL's log of its start and
+    networks, to explain stalls and errors.
 
     torch also writes the recorder, as a pickle, when a collective times out. torch warns of its
     older names, so they are not set: it knows the new ones since 2.9. NCCL's lines go into a file
@@ -252,16 +252,17 @@ def gpu_environment(
 
 
 def _queues(own: Collection[str]) -> dict[str, str]:
-    """Return the variable that gives a GPU as many hardware queues as CUDA allows, not 8: a receive
-    that waits must not hold up what another stream does only for sharing a queue with it.
+    """Return the variable that gives a GPU as many hardware queues as CUDA allows, not 8.
+
+    Otherwise a receive that waits could block another stream that shares its queue.
     """
     name = "CUDA_DEVICE_MAX_CONNECTIONS"
     return {} if name in own else {name: "32"}
 
 
 def _allocator(own: Collection[str], placement: Placement, gpus: Iterable[Gpu]) -> dict[str, str]:
-    """Return the variables that let torch's CUDA allocator grow its segments: memory that is lost
-    in gaps between tensors becomes free for others.
+    """Return the variables that let torch's CUDA allocator grow its segments, so that gaps between
+    tensors can be used.
 
     Nothing if the job configures the allocator itself, or where the driver would refuse it. Of the
     trainer only: a script may share tensors with other processes, which a container, or Ubuntu,
@@ -279,8 +280,8 @@ def _allocator(own: Collection[str], placement: Placement, gpus: Iterable[Gpu]) 
 
 
 def _history(spec: JobSpec, attempt: Attempt) -> dict[str, str]:
-    """Return what a script needs to go on like the attempts before: its learning rate and its part
-    of the data are its own.
+    """Return the variables from which a script derives the learning rate and data of a later
+    attempt.
     """
     earlier = before_attempt(spec, attempt) or Earlier(world_size=attempt.world_size)
     told = {
@@ -295,8 +296,10 @@ def _history(spec: JobSpec, attempt: Attempt) -> dict[str, str]:
 def _run_environment(
     spec: JobSpec, attempt: Attempt, job_id: JobId, jobs: PurePosixPath
 ) -> dict[str, str]:
-    """Return the run with its checkpoints, and what a resumed job goes on from: a branch until it
-    has a checkpoint of its own, else the first attempt only, as later ones go on from the newest.
+    """Return the variables for the run, its checkpoints, and the checkpoint to resume from.
+
+    The last are for a branch that has no checkpoint of its own yet, otherwise only for the first
+    attempt: later ones resume from the newest checkpoint.
     """
     run, origin = spec.run_of(job_id), spec.origin
     told = {

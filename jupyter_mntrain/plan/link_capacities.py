@@ -42,6 +42,7 @@ class LinkCapacities:
 
     def of(self, pairs: Iterable[tuple[str, str]]) -> Capacity | None:
         """Return an interface's capacity to or from several nodes; ``None`` unless all are known.
+
         It is that of the fastest pair, as the others may be limited at their other end.
         """
         known = [self.between(*pair) for pair in pairs]

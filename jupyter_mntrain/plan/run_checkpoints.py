@@ -56,6 +56,7 @@ def _merged(
 
 def _shards(manifest: Manifest, listed: NodeCheckpoints) -> tuple[int, ...]:
     """Return a checkpoint's complete shards on a node, even unpublished ones.
+
     A shard is unpublished where the job ended after another node had published the checkpoint.
     """
     found: set[int] = set()

@@ -76,6 +76,7 @@ class _BoundStream(httpx.AsyncByteStream):
 
 async def _bound_answer(response: httpx.Response) -> None:
     """Limit the length of an answer: whatever listens there may send without end.
+
     A compressed answer is refused: no agent compresses, and a few bytes may expand to any number.
     """
     if response.headers.get("Content-Encoding", "identity") != "identity":

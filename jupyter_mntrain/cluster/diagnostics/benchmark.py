@@ -54,6 +54,7 @@ class ClusterBenchmark:
         progress: Progress = SILENT,
     ) -> BenchReport:
         """Run a job that times messages of growing sizes; the nodes keep what each link reached.
+
         Links that are due are measured first. Ctrl-C ends and deletes the job; a failed one is
         kept.
 

@@ -123,8 +123,9 @@ class ClusterDiscovery:
 
     def follow(self, directory: Path) -> None:
         """Follow an allocation's agents by the files in its directory, and admit those that wait
-        with an invitation of this driver. Idempotent. The records of agents that have ended are
-        read from the directory; returns once they can be.
+        with an invitation of this driver. Idempotent.
+
+        The records of agents that have ended are read from the directory; returns once they can be.
         """
         live = self._session.live
         watch = SlotDiscovery(directory, live.take_back)
@@ -132,8 +133,9 @@ class ClusterDiscovery:
 
     def reach(self, slots: SlotAddresses) -> None:
         """Follow the agents of an allocation without files, at the addresses that its scheduler
-        gives, and admit those that wait with an invitation of this driver. Idempotent. Returns once
-        the scheduler has been asked.
+        gives, and admit those that wait with an invitation of this driver. Idempotent.
+
+        Returns once the scheduler has been asked.
         """
         watch = SlotReaching(slots)
         self._begin(slots.id, watch, lambda: watch.start(self._session.live.reach))

@@ -67,6 +67,7 @@ class ClusterUsage:
     ) -> tuple[NodeDevices, ...]:
         """Measure the speed of each node's CPU or GPUs with all of its participant's ranks at once,
         about 10 s per dtype.
+
         All machines measure at once, nodes of one machine in turn; their agents keep the results.
 
         Args:

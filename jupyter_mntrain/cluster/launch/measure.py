@@ -24,8 +24,9 @@ async def measure_participants(
     on_measured: Callable[[LinkMeasurement], object] = bool,
     on_skipped: Callable[[MntrainError], object] | None = None,
 ) -> tuple[LinkMeasurement, ...]:
-    """Measure every ordered pair in turn, on every network that the two nodes share. Waits until
-    no other driver measures.
+    """Measure every ordered pair in turn, on every network that the two nodes share. Waits until no
+    other driver measures.
+
     Two links at once would share a network card.
 
     Args:

@@ -77,6 +77,7 @@ async def _with_loaded(
     client: AgentClient, found: CheckedNode, question: MachineQuestion, clock: Clock
 ) -> CheckedNode:
     """Wait for the versions that the node's interpreter loads, and add them, if asked to wait.
+
     A node that has just joined does not know them yet, and importing torch takes long on a busy
     machine.
 

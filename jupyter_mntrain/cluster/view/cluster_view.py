@@ -222,6 +222,7 @@ class ClusterView:
 
     def _on_change(self, watch: AgentWatch) -> None:
         """Publish a watch's view.
+
         A heartbeat changes no other node and no job: with many nodes, merging all of them for each
         heartbeat would take most of a driver's time.
         """

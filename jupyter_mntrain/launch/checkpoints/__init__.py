@@ -1,1 +1,1 @@
-"""Checkpoints of runs: where they are on a node, and what is in their directory. No torch."""
+"""Checkpoints of runs: their place on a node, and their directory. Imports no torch."""

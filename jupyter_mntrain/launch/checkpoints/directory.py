@@ -40,7 +40,7 @@ _SHARD = re.compile(r"rank-(?P<rank>\d+)\.safetensors")
 
 
 class CheckpointDirectory:
-    """The checkpoints of one run, as this node sees them.
+    """The directory with one run's checkpoints, as this node sees it.
 
     Args:
         path: created by the first save.
@@ -52,7 +52,9 @@ class CheckpointDirectory:
         self._attempt = attempt
 
     def manifests(self) -> dict[int, Manifest]:
-        """Manifests of the checkpoints published here, by step; unreadable ones are skipped."""
+        """Return the manifests of the published checkpoints, by step; unreadable ones
+        are skipped.
+        """
         found = {}
         for folder in self._folders():
             with suppress(OSError, ValueError, msgspec.MsgspecError):
@@ -62,7 +64,7 @@ class CheckpointDirectory:
         return found
 
     def shards(self, manifest: Manifest) -> tuple[int, ...]:
-        """Ranks whose complete shard is in this directory."""
+        """Return the ranks whose complete shard is in this directory."""
         folder = self.of(manifest.step)
         return tuple(
             rank
@@ -74,13 +76,15 @@ class CheckpointDirectory:
         return self.path / f"step-{step:08d}"
 
     def begin(self, step: int) -> Path:
-        """Create the hidden directory that the shards of a save are written to."""
+        """Create the hidden directory into which the shards of a save are written."""
         unfinished = self._unfinished(step, self._attempt)
         unfinished.mkdir(parents=True, exist_ok=True)
         return unfinished
 
     def publish(self, manifest: Manifest) -> None:
-        """Turn a finished save into a checkpoint. Every node calls it, shared directory or not."""
+        """Publish a finished save as a checkpoint. Every node calls it, even in a
+        shared directory.
+        """
         step = manifest.step
         target, unfinished = self.of(step), self._unfinished(step, manifest.attempt)
         content = _sealed(manifest)
@@ -105,8 +109,8 @@ class CheckpointDirectory:
             self.publish(manifest)
 
     def prune(self, keep: int, keep_best: int = 0, *, used: int | None = None) -> None:
-        """Delete all but the newest ``keep``, and those of the ``keep_best`` lowest evaluation
-        losses; pinned ones stay, and do not count.
+        """Delete old checkpoints, except the newest ``keep`` and the ``keep_best`` with the lowest
+        evaluation losses. Pinned ones stay, and do not count.
 
         Args:
             used: the step of one that is being read, which stays for now.
@@ -119,7 +123,9 @@ class CheckpointDirectory:
                 self.remove(step)
 
     def remove(self, step: int) -> None:
-        """Delete a checkpoint, the manifest first: cut off, it leaves none behind."""
+        """Delete a checkpoint, its manifest first, so that an interruption leaves no checkpoint
+        behind.
+        """
         folder = self.of(step)
         with suppress(OSError):
             (folder / MANIFEST).unlink()
@@ -129,7 +135,7 @@ class CheckpointDirectory:
         return (self.of(step) / PINNED).exists()
 
     def pin(self, step: int, *, is_pinned: bool) -> None:
-        """Keep a checkpoint from being pruned, or no longer.
+        """Pin a checkpoint, which keeps it from being pruned, or unpin it.
 
         Raises:
             OSError: it cannot be written.
@@ -145,14 +151,15 @@ class CheckpointDirectory:
         shutil.rmtree(self._unfinished(step, self._attempt), ignore_errors=True)
 
     def clean_unfinished(self) -> None:
-        """Delete unfinished saves, of all attempts."""
+        """Delete the unfinished saves of all attempts."""
         for left in self.path.glob(".step-*.attempt-*"):
             shutil.rmtree(left, ignore_errors=True)
 
     def unreadable(self) -> dict[int, str]:
-        """Why checkpoints that have shards here are none, by step: what is wrong with the manifest.
+        """Return what is wrong with the manifests of unusable checkpoints with shards here, by
+        step.
 
-        A deletion that was cut off leaves the same; then there is a newer one.
+        An interrupted deletion leaves the same; then there is a newer checkpoint.
         """
         known, found = self.manifests(), {}
         for folder in self._folders():
@@ -163,8 +170,8 @@ class CheckpointDirectory:
         return found
 
     def clean(self, last: int) -> dict[int, tuple[Path, str]]:
-        """Delete unfinished saves, and put aside checkpoints after the ``last`` step, which was
-        resumed: they are not whole, or the run has gone on from before them.
+        """Delete unfinished saves, and rename checkpoints after the resumed step ``last``: they are
+        incomplete, or the run has continued from before them.
 
         Returns:
             By step, where they are now, and what is wrong with the manifest or with the sizes of
@@ -191,8 +198,9 @@ class CheckpointDirectory:
         return "; ".join(found)
 
     def _put_aside(self, step: int) -> Path | None:
-        """Give it a name that no run goes on from; ``None`` if another node has done so, which may
-        do it at the same time: nothing is deleted to make room for it.
+        """Rename a checkpoint so that no run resumes from it; ``None`` if another node has done so.
+
+        Nodes may do this at the same time: nothing is deleted to free the name.
         """
         folder = self.of(step)
         for number in count():
@@ -207,7 +215,7 @@ class CheckpointDirectory:
         raise AssertionError
 
     def held(self) -> tuple[HeldCheckpoint, ...]:
-        """What is published here, oldest first."""
+        """Return the checkpoints published here, oldest first."""
         found = []
         for manifest in sorted(self.manifests().values(), key=lambda one: one.age):
             with suppress(OSError):  # it is being deleted
@@ -218,7 +226,7 @@ class CheckpointDirectory:
         return tuple(found)
 
     def unfinished(self) -> tuple[UnfinishedSave, ...]:
-        """Saves that were interrupted here, or are being written."""
+        """Return the saves that were interrupted here or are being written."""
         found = []
         for folder in self.path.glob(".step-*"):
             if not (name := _UNFINISHED.fullmatch(folder.name)):
@@ -231,7 +239,7 @@ class CheckpointDirectory:
         return tuple(found)
 
     def other_bytes(self) -> int:
-        """Size of everything here that is not a checkpoint."""
+        """Return the size of everything here that is not a checkpoint."""
         total = 0
         for folder, names, files in os.walk(self.path):
             if Path(folder) == self.path:
@@ -250,8 +258,10 @@ class CheckpointDirectory:
 
     @staticmethod
     def _merge(unfinished: Path, target: Path) -> None:
-        """Several nodes may do so at once: each moves what is still there, and none deletes a
-        shard that another has not moved yet.
+        """Move a save's shards into a checkpoint that another node has published.
+
+        Several nodes may do so at once: each moves what is still there, and none deletes a shard
+        that another has not moved yet.
         """
         (target / MANIFEST).unlink(missing_ok=True)
         names: list[str] = []
@@ -264,13 +274,13 @@ class CheckpointDirectory:
 
 
 def _sealed(manifest: Manifest) -> bytes:
-    """A manifest as it is written: its last field is a hash of all before."""
+    """Encode a manifest for its file: the last field is a hash of everything before it."""
     content = msgspec.json.encode(manifest)
     return content[:-1] + b',"seal":"%b"}' % _hash(content)
 
 
 def _unsealed(content: bytes) -> Manifest:
-    """A manifest that was read; the version before checksums wrote no hash.
+    """Decode a manifest's file, and check its hash, which old versions did not write.
 
     Raises:
         ValueError, msgspec.MsgspecError: it is not what was written.
@@ -292,7 +302,7 @@ def _hash(content: bytes) -> bytes:
 
 
 def step_in(name: str) -> int | None:
-    """The step of a checkpoint's folder; ``None`` if it is not the name of one."""
+    """Return the step in a checkpoint folder's name; ``None`` if it is no such name."""
     found = _NAME.fullmatch(name)
     return None if found is None else int(found[1])
 

@@ -1,5 +1,5 @@
-"""Places: where the checkpoints of a run are on a node. A run is a chain of jobs that continue one
-another; checkpoints belong to it.
+"""Places: where a run's checkpoints are on a node. A run is a chain of jobs that continue one
+another and share their checkpoints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECKPOINTS = "checkpoints"
 
 
 def checkpoints_of_run(jobs: P, run: JobId) -> P:
-    """The default checkpoint directory of a run on a node.
+    """Return the default checkpoint directory of a run on a node.
 
     Args:
         jobs: the directory of the node's jobs.

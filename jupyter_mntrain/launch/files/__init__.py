@@ -1,1 +1,1 @@
-"""Large files: models and data sets by name, cut into pieces that are checked by their hash."""
+"""Large files: models and data sets by name, split into pieces that are verified by hash."""

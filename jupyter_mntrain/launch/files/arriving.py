@@ -1,4 +1,4 @@
-"""Arriving: pieces that have come so far, in a folder next to the goal until all of them have.
+"""Arriving: collects the pieces of a transfer in a folder next to their destination.
 
 A piece is written only if its hash is right, so a folder that appears is whole. What arrived stays
 for the next time: its pieces are listed in a file, and read again before they count.
@@ -33,7 +33,7 @@ _TREE, _LIST, NAME = "tree", "arrived", "name"
 
 
 class Arriving:
-    """One folder or file that comes piece by piece. Safe from any thread.
+    """A folder or file that is received piece by piece. Safe from any thread.
 
     Args:
         goal: where it will be; it must not exist.
@@ -67,7 +67,7 @@ class Arriving:
     def prepare(
         self, about: str, on_bytes: Callable[[int], object] = bool, *, others_bytes: int = 0
     ) -> None:
-        """Check free space, make the files, and read again what came before.
+        """Check free space, create the files, and verify the pieces that arrived earlier.
 
         Args:
             about: what it is, for people who find the folder.
@@ -118,7 +118,7 @@ class Arriving:
         return self._pieces.read(piece)
 
     def write(self, piece: int, content: bytes | bytearray) -> None:
-        """Keep a piece; one that is here already changes nothing.
+        """Store a piece, unless it is already here.
 
         Raises:
             SpecError: it has another hash.
@@ -141,7 +141,7 @@ class Arriving:
             self.held.add(piece)
 
     def finish(self) -> None:
-        """Put it into its place, on the disk for good.
+        """Flush the content to disk, and move it to its destination.
 
         Raises:
             RefusedError: pieces are missing, or its place is taken meanwhile.
@@ -152,7 +152,7 @@ class Arriving:
         self.place()
 
     def sync(self) -> None:
-        """Have the disk keep what has come.
+        """Flush the received files to disk.
 
         Raises:
             RefusedError: pieces are missing, or the disk fails.
@@ -176,7 +176,7 @@ class Arriving:
                 os.close(descriptor)
 
     def place(self, path: str = "") -> None:
-        """Put what is on the disk into its place.
+        """Move the flushed files to their destination.
 
         Args:
             path: only this file or folder of it.
@@ -191,7 +191,7 @@ class Arriving:
             self.folder.parent.rmdir()
 
     def keep_only(self, paths: Collection[str]) -> None:
-        """Delete what came when the folder held other files."""
+        """Delete files that an earlier transfer left in the folder."""
         for parent, _, names in os.walk(self._tree):
             folder = Path(parent).relative_to(self._tree).as_posix()
             for name in names:
@@ -203,7 +203,7 @@ class Arriving:
         return RefusedError(cause, kind=Kind.NO_PERMISSION)
 
     def _listed(self) -> set[int]:
-        """Pieces that came before, as far as anybody noted."""
+        """Return the pieces that were noted as received earlier."""
         if self._is_shared:
             return set(range(len(self.manifest.pieces))) if self._tree.is_dir() else set()
         try:
@@ -214,14 +214,16 @@ class Arriving:
         return {int(one) for one in words if one.isdecimal() and int(one) < last}
 
     def _holes(self) -> set[int]:
-        """Pieces of nothing but zeros, as a file that is made has them: they need not come."""
+        """Return the pieces of zeros only, which new files have already and which need
+        not be sent.
+        """
         count = len(self.manifest.pieces)
         sizes = {self.manifest.size_of(piece) for piece in (0, count - 1) if count}
         zeros = {sha256_of(bytes(size)) for size in sizes}
         return {piece for piece, digest in enumerate(self.manifest.pieces) if digest in zeros}
 
     def _held_bytes(self, listed: Collection[int], holes: Collection[int]) -> int:
-        """What need not find room any more."""
+        """Return the bytes that already have space on the disk."""
         if not self._is_shared:
             return len(listed) * self.manifest.piece_bytes
         paths = (self._tree / one.path for one in self.manifest.files)
@@ -248,7 +250,7 @@ def _one_name(first: str, other: str) -> RefusedError:
 
 
 def taken(goal: Path) -> RefusedError:
-    """The error for a place where something else is."""
+    """Return the error for a destination that has other content."""
     return RefusedError(
         f"{goal} is there already, with other content",
         fix="use another name: --to ROOT:NAME; or delete it first: mntrain gc ROOT:NAME --yes",

@@ -12,7 +12,7 @@ DATA_FILES = COMPRESSIBLE_FILES | {".parquet", ".arrow"}
 
 
 def data_suffix(name: str) -> str:
-    """The suffix that tells a data file's format, in lower case: ``.jsonl`` of ``A.JSONL.gz``.
+    """Return the suffix of a data file's format in lower case: ``.jsonl`` for ``A.JSONL.gz``.
 
     Empty if it has none that is known.
     """

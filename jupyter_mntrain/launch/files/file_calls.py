@@ -1,4 +1,4 @@
-"""Calls about large files to one agent: a driver's, and another node's for a piece."""
+"""File calls: a client for an agent's large files, used by drivers and other nodes."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ T = TypeVar("T")
 
 
 class FileCalls:
-    """Methods raise as those of :class:`AgentCalls`."""
+    """Calls about the files of one node. Methods raise as those of :class:`AgentCalls`."""
 
     def __init__(self, agent: AgentCalls) -> None:
         self._agent = agent
         self.node = agent.node
 
     async def hashing(self, name: str) -> Hashing:
-        """Begin to read what the node has under a name, or ask how far it is."""
+        """Start hashing what the node has under a name, or ask for the progress."""
         return await self._ask("POST", Route.MANIFEST, Hashing, name)
 
     async def job_files(self, job_id: JobId, path: str = "", most: int = 0) -> JobFiles:
-        """What a job wrote there, or in one folder of it.
+        """List what a job wrote on the node, or in one folder there.
 
         Args:
             most: files that are listed; default: as many as people and the page look at.
@@ -51,7 +51,7 @@ class FileCalls:
         return await self._ask("GET", Route.JOB_FILES.format(job_id=job_id) + query, JobFiles)
 
     async def offered(self, job_id: JobId, wanted: WantedFiles) -> Hashing:
-        """Begin to read files of a job there, or ask how far it is; then pieces may be read."""
+        """Start hashing a job's files there, or ask for the progress; then pieces can be read."""
         return await self._ask("POST", Route.JOB_FILES.format(job_id=job_id), Hashing, wanted)
 
     async def deposit(self, deposit: Deposit) -> TransferState:
@@ -64,7 +64,7 @@ class FileCalls:
         return await self._send_piece("GET", _path(transfer, piece), None, PIECE_S)
 
     async def piece_into(self, transfer: str, piece: int, into: Into) -> None:
-        """Get a piece into its place. The node that has it may still be getting it."""
+        """Read a piece into a buffer. The node may still be receiving it itself."""
         body = await self._send_piece("GET", _path(transfer, piece), None, PIECE_S, into)
         if len(body) == len(into.content):
             into.content[:] = body
@@ -73,12 +73,12 @@ class FileCalls:
             raise not_an_agent(self._agent.address, self.node)
 
     async def fetch_piece(self, transfer: str, piece: int, source: PieceSource) -> None:
-        """Let the node fetch a piece from another one."""
+        """Have the node fetch a piece from another node."""
         asked = msgspec.json.encode(source)
         await self._send_piece("POST", _path(transfer, piece), asked, 2 * PIECE_S)
 
     async def finish(self, transfer: str) -> TransferState:
-        """Put what has come whole into its place."""
+        """Move a complete transfer to its destination."""
         return await self._ask("PUT", Route.TRANSFER.format(transfer=transfer), TransferState)
 
     async def space(self) -> NodeSpace:

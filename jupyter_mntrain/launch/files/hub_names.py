@@ -1,5 +1,5 @@
-"""Names of the Hugging Face hub: ``org/name@revision`` in a recipe, its copy on the nodes, and its
-place in this machine's cache.
+"""Hugging Face names: parses ``org/name@revision``, and finds its copy on nodes and in this
+machine's cache.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class HubId(NamedTuple):
 
     @property
     def copy(self) -> LargeName:
-        """What a commit's copy is called on all nodes."""
+        """The name of a commit's copy on all nodes."""
         return LargeName(ROOT, f"{self.repo.replace('/', _SEPARATOR)}@{self.revision}")
 
 
 def hub_id(text: str | None) -> HubId | None:
-    """The model that a recipe names by its id; ``None`` if this cannot be one.
+    """Parse the hub id of a recipe's model; ``None`` if it cannot be one.
 
     A folder may be called so, too: who knows the folder that the recipe is in looks there first.
     """
@@ -56,7 +56,9 @@ def hub_id(text: str | None) -> HubId | None:
 
 
 def hub_copy(text: str | None) -> HubId | None:
-    """The commit that a name like ``models:org--name@COMMIT`` is the copy of."""
+    """Return the model and commit of a copy's name like ``models:org--name@COMMIT``, if
+    it is one.
+    """
     if text is None or not is_large_name(text):
         return None
     try:
@@ -71,12 +73,12 @@ def hub_copy(text: str | None) -> HubId | None:
 
 
 def is_set(environment: Mapping[str, str], name: str) -> bool:
-    """Whether Hugging Face's libraries take a variable for yes."""
+    """Whether a variable is set to what Hugging Face's libraries read as true."""
     return environment.get(name, "").lower() in _YES
 
 
 def hub_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of what Hugging Face's libraries keep."""
+    """Return the folder in which Hugging Face's libraries store files."""
     if named := environment.get("HF_HOME"):
         return in_home(named)
     usual = environment.get("XDG_CACHE_HOME") or "~/.cache"
@@ -84,17 +86,19 @@ def hub_home(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def hub_cache(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of downloads of the hub."""
+    """Return the folder of downloads from the hub."""
     return in_home(environment.get("HF_HUB_CACHE") or hub_home(environment) / "hub")
 
 
 def folder_in_cache(repo: str, kind: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """Of a repository; ``kind`` is ``models`` or ``datasets``."""
+    """Return a repository's folder in the cache; ``kind`` is ``models`` or ``datasets``."""
     return hub_cache(environment) / f"{kind}--{repo.replace('/', _SEPARATOR)}"
 
 
 def snapshot(model: HubId) -> Path | None:
-    """Where this machine's cache has a model, or a part of it; ``None`` if it has nothing."""
+    """Return the folder of a model in this machine's cache, perhaps incomplete; ``None`` without
+    one.
+    """
     folder, commit = folder_in_cache(model.repo, "models"), model.revision
     if _COMMIT.fullmatch(commit) is None:
         try:

@@ -1,4 +1,4 @@
-"""Places of large things on this node: what ``models:llama`` in a recipe means for a rank here."""
+"""Large places: resolves names like ``models:llama`` in a recipe to paths on this node."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jupyter_mntrain.model.whereabouts import in_home
 
 
 def told_roots(folders: Mapping[str, Path]) -> dict[str, str]:
-    """The variable by which an agent tells its jobs where its roots are."""
+    """Return the variable by which an agent passes the paths of its roots to its jobs."""
     return {ROOTS_VARIABLE: json.dumps({name: str(path) for name, path in folders.items()})}
 
 
 def place_of(text: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """A path of this node, or the place of a large thing by its name.
+    """Return the local path for a path or a large file's name.
 
     Args:
         environment: of a job, where its agent tells the roots.

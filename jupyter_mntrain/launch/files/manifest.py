@@ -1,4 +1,4 @@
-"""PieceManifest: reads a folder or file that is to be sent, and checks one that somebody sent."""
+"""Piece manifests: reads and hashes a folder or file to send, and checks received manifests."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ LARGE_BYTES = 64 << 30
 
 
 def piece_bytes_of(size: int) -> int:
-    """Small pieces for small things: a node passes a piece on only once it has all of it, so one
-    piece's time per node is lost at the end.
+    """Return the piece size for a total size: small pieces for small files.
+
+    A node passes on only whole pieces, so the time of one piece per node is lost at the end.
     """
     if size >= LARGE_BYTES:
         return 2 * PIECE_BYTES
@@ -50,7 +51,7 @@ def piece_bytes_of(size: int) -> int:
 
 
 def list_files(path: Path, root: Path | None = None) -> tuple[LargeFile, ...]:
-    """The files of a folder, or a single one. Links to files are followed.
+    """List the files of a folder, or a single file. Links to files are followed.
 
     Args:
         root: what they must not lead out of.
@@ -84,7 +85,7 @@ def read_manifest(
     files: tuple[LargeFile, ...] | None = None,
     piece_bytes: int = 0,
 ) -> PieceManifest:
-    """Read everything and hash its pieces; takes seconds per GiB.
+    """Read a folder or file and hash its pieces; takes seconds per GiB.
 
     Args:
         on_bytes: told how many bytes are read so far.
@@ -111,7 +112,7 @@ def read_manifest(
 
 
 def check_manifest(manifest: PieceManifest, most_files: int = MOST_FILES) -> None:
-    """Refuse one that cannot be written below a folder as it is.
+    """Refuse a manifest that cannot be written below a folder as it is.
 
     Raises:
         SpecError: naming the path.
@@ -124,14 +125,14 @@ def check_manifest(manifest: PieceManifest, most_files: int = MOST_FILES) -> Non
 
 
 def transfer_of(root: str, name: str, manifest: PieceManifest) -> str:
-    """Id of a transfer: the same for the same content under the same name."""
+    """Return the id of a transfer: the same for the same content under the same name."""
     digest = hashlib.sha256(f"{root}:{name}\n".encode())
     digest.update(msgspec.json.encode(manifest))
     return digest.hexdigest()
 
 
 class PieceFiles:
-    """Pieces of the files below a folder, or of a single file. Safe from any thread.
+    """Reads and writes pieces of a folder's files, or of a single file. Safe from any thread.
 
     Args:
         root: what no link may lead out of; ``None`` = anything that this user may read.
@@ -146,7 +147,7 @@ class PieceFiles:
             begin += one.size_bytes
 
     def read(self, piece: int) -> bytes:
-        """A piece as it is now.
+        """Read a piece as it is now.
 
         Raises:
             SpecError: a file is shorter than it was, or cannot be read.
@@ -166,7 +167,7 @@ class PieceFiles:
         return b"".join(parts)
 
     def write(self, piece: int, content: bytes | bytearray) -> None:
-        """Write a piece into files that exist.
+        """Write a piece into existing files.
 
         Raises:
             RefusedError: the disk is full, or fails.
@@ -191,7 +192,7 @@ class PieceFiles:
             done += size
 
     def _spans(self, piece: int) -> Iterator[tuple[str, int, int]]:
-        """The parts of files that make up a piece: path, offset and size."""
+        """Yield the parts of files that make up a piece: path, offset and size."""
         folders: dict[str, str] = {}
         """Where they really are: a piece may have thousands of files in one."""
         begin = piece * self._manifest.piece_bytes
@@ -208,7 +209,7 @@ class PieceFiles:
             index += 1
 
     def _real(self, path: str, folders: dict[str, str]) -> str:
-        """Where a path leads, which must be below the root.
+        """Resolve a path, which must lead below the root.
 
         Args:
             folders: the same of the folders of earlier ones.
@@ -224,7 +225,7 @@ class PieceFiles:
 
     @contextmanager
     def _opened(self, path: str, flags: int) -> Iterator[int]:
-        """A descriptor of a file, which has not become a link meanwhile where that matters."""
+        """Open a file descriptor; with a root, refuse a file that has become a link."""
         if self._root is not None:
             flags |= os.O_NOFOLLOW
         file = os.open(path, flags | os.O_CLOEXEC)
@@ -235,7 +236,7 @@ class PieceFiles:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """All files, except those of macOS alone.
+    """Yield all files, except those that only macOS uses.
 
     Links to folders are not followed: they may lead in a circle.
     """

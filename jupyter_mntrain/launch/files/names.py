@@ -1,4 +1,4 @@
-"""Names of large things: ``models:llama`` is one on every node, wherever that node keeps models."""
+"""Large names: parses names like ``models:llama``, which are valid on every node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_PARTS = 4
 
 
 class LargeName(NamedTuple):
-    """``ROOT:NAME``; the name may have folders: ``models:meta/llama``."""
+    """A name ``ROOT:NAME`` of a large file, which may have folders: ``models:meta/llama``."""
 
     root: str
     name: str
@@ -32,7 +32,7 @@ def is_root(text: str) -> bool:
 
 
 def is_large_name(text: str) -> bool:
-    """Whether this looks like a name, not like a path."""
+    """Whether a text looks like a large file's name, not like a path."""
     root, colon, name = text.partition(":")
     return bool(colon and name and is_root(root))
 
@@ -48,7 +48,7 @@ def parse_large_name(text: str) -> LargeName:
 
 
 def checked_large_name(root: str, name: str) -> LargeName:
-    """Check a name that somebody sent.
+    """Check a name that was received.
 
     Raises:
         SpecError: it is none, or leads elsewhere.
@@ -77,7 +77,7 @@ def parse_root(text: str) -> tuple[str, Path]:
 
 
 def inside(path: Path, root: Path) -> Path:
-    """Where a path leads, which must be below a root.
+    """Resolve a path, which must lead below a root.
 
     Raises:
         RefusedError: a symbolic link leads out of it, or it cannot be followed.

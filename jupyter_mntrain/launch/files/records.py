@@ -1,4 +1,4 @@
-"""Records of large files: what is sent, what a node has of it, and what lies on a node."""
+"""Records of large files: manifests, transfers, and what a node stores."""
 
 from __future__ import annotations
 

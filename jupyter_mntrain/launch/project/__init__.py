@@ -1,1 +1,1 @@
-"""Project: the files that a job brings along, as a tree of content hashes."""
+"""Project: the files that are sent with a job, as a tree of content hashes."""

@@ -1,4 +1,6 @@
-"""Ignoring: which files of a project stay at home, by ``.gitignore`` and ``.mntrainignore``."""
+"""Ignoring: finds which files of a project are not sent, by ``.gitignore`` and
+``.mntrainignore``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 
 
 class IgnoreRules:
-    """The patterns that hold below one folder; immutable.
+    """The ignore patterns that apply below one folder; immutable.
 
     Args:
         root: of the project; patterns of a git repository around it hold, too.
@@ -42,7 +44,7 @@ class IgnoreRules:
         self._own: tuple[tuple[Path, GitIgnoreSpec], ...] = ()
 
     def entered(self, folder: Path) -> IgnoreRules:
-        """The rules within a folder, with those of its own files."""
+        """Return the rules within a folder, including those of its own ignore files."""
         inner = object.__new__(IgnoreRules)
         inner._is_whole, inner._tracked = self._is_whole, self._tracked
         inner._git = () if self._is_whole else (*self._git, *_rules_in(folder, GIT))
@@ -51,7 +53,7 @@ class IgnoreRules:
         return inner
 
     def ignores(self, path: Path, *, is_folder: bool) -> bool:
-        """Whether a file or folder stays at home."""
+        """Whether a file or folder is not sent."""
         own = _said(self._own, path, is_folder=is_folder)
         if own is not None:
             return own
@@ -62,7 +64,7 @@ class IgnoreRules:
         )
 
     def is_usual(self, path: Path, *, is_folder: bool) -> bool:
-        """Whether nobody would miss a file or folder: every project has such."""
+        """Whether a file or folder, such as a cache, is left out without mention."""
         if is_folder and any((path / one).exists() for one in ENVIRONMENT_MARKS):
             return True
         return bool(_USUAL.check_file(path.name + "/" * is_folder).include)
@@ -71,7 +73,7 @@ class IgnoreRules:
 def _said(
     rules: tuple[tuple[Path, GitIgnoreSpec], ...], path: Path, *, is_folder: bool
 ) -> bool | None:
-    """Whether the innermost pattern that names a path ignores it; ``None`` if none names it."""
+    """Whether the innermost matching pattern ignores a path; ``None`` if none matches."""
     for base, patterns in reversed(rules):
         found = patterns.check_file(_below(base, path, is_folder)).include
         if found is not None:
@@ -80,8 +82,8 @@ def _said(
 
 
 def _tracked(root: Path) -> frozenset[Path]:
-    """The files below a folder that git tracks, those of its submodules as well, and the folders of
-    all of them; none without git.
+    """Return the files that git tracks below a folder and in its submodules, and their folders;
+    empty without git.
     """
     if not any((one / ".git").exists() for one in (root, *root.parents)):
         return frozenset()
@@ -105,7 +107,7 @@ def _tracked(root: Path) -> frozenset[Path]:
 
 
 def _outer_rules(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """Rules of the folders above, up to the repository's root; none outside of a repository."""
+    """Return the rules of the parent folders, up to the repository's root, if there is one."""
     above = []
     if (root / ".git").exists():
         return []
@@ -129,7 +131,7 @@ def _lines_in(folder: Path, name: str) -> list[str]:
 
 
 def _wanted_in(folder: Path) -> set[Path]:
-    """The folders above each path that ``!`` sends."""
+    """Return the parent folders of each path that a ``!`` pattern includes."""
     lines = (one.strip() for one in _lines_in(folder, OWN))
     paths = (one[1:].strip("/").split("/")[:-1] for one in lines if one.startswith("!"))
     return {folder.joinpath(*parts[: end + 1]) for parts in paths for end in range(len(parts))}

@@ -1,5 +1,5 @@
-"""Own imports: what a script imports from its own folder, and where Hydra finds its configuration.
-Pure except for looking there.
+"""Own imports: finds what a script imports from its own folder, and its Hydra configuration. Only
+reads files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOADED_BEFORE: Final = frozenset({*sys.builtin_module_names, *_FROZEN.split()})
 
 
 def own_imports(source: str, folder: Path) -> list[str]:
-    """Names of modules and packages in ``folder`` that the script imports."""
+    """Return the names of modules and packages in ``folder`` that the script imports."""
     try:
         names = set(_imported(ast.parse(source)))
     except (SyntaxError, ValueError):
@@ -29,7 +29,9 @@ def own_imports(source: str, folder: Path) -> list[str]:
 
 
 def config_folder(source: str, folder: Path) -> Path | None:
-    """The folder that ``@hydra.main(config_path="…")`` names, from the script's, if it is there."""
+    """Return the folder that ``@hydra.main(config_path="…")`` names, relative to the script, if
+    any.
+    """
     try:
         calls = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Call)]
     except (SyntaxError, ValueError):
@@ -56,7 +58,7 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 
 
 def _named(call: ast.Call) -> Iterator[str]:
-    """What ``import_module("…")`` imports."""
+    """Yield the names that ``import_module("…")`` imports."""
     called = ast.unparse(call.func).rpartition(".")[2]
     match call.args:
         case [ast.Constant(value=str() as name), *_] if called in ("import_module", "__import__"):
@@ -64,7 +66,7 @@ def _named(call: ast.Call) -> Iterator[str]:
 
 
 def is_module(folder: Path, name: str) -> bool:
-    """Whether a folder has a module, or a package, of this name."""
+    """Whether a folder has a module or package of this name."""
     if (folder / f"{name}.py").is_file():
         return True
     package = folder / name

@@ -50,7 +50,7 @@ _HEAD_BYTES = 4096
 
 
 class Found(NamedTuple):
-    """A file to send: the path it gets, and where it is."""
+    """A file to send: its path in the project, and its local path."""
 
     name: str
     path: Path
@@ -59,7 +59,7 @@ class Found(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a folder holds, and what is to be said of it."""
+    """The contents of a folder, with notes for the user."""
 
     files: tuple[Found, ...]
     folders: tuple[str, ...]
@@ -93,7 +93,7 @@ class StagedProject(Record, frozen=True):
 
     @property
     def shown_size(self) -> str:
-        """Number of files and their size, for people."""
+        """The number of files and their size, for people."""
         count = len(self.tree.files)
         return f"{count} file{'s' * (count != 1)}, {rough_size(self.tree.size_bytes)}"
 
@@ -110,7 +110,7 @@ def stage_project(root: Path, *, limit_bytes: int = LIMIT_BYTES) -> StagedProjec
 def with_project(
     spec: JobSpec, project: str | os.PathLike[str] | StagedProject | None
 ) -> tuple[JobSpec, StagedProject | None]:
-    """The spec of a job that brings a project along, and the project, read if it is a folder.
+    """Return the spec of a job with a project, and the project, which is read if it is a folder.
 
     Raises:
         SpecError: as for :func:`stage_project`; or the job's script is not in it.
@@ -176,7 +176,7 @@ def staged(root: Path, listing: Listing, *, limit_bytes: int = LIMIT_BYTES) -> S
 
 
 class _FolderReader:
-    """Collects what is below a root."""
+    """Collects the files below a root."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -218,7 +218,7 @@ class _FolderReader:
         return len(self.files) + len(self.folders) > before
 
     def _kind_of(self, entry: os.DirEntry[str], path: Path, name: str) -> str | None:
-        """``folder`` or ``file``; ``None`` for what cannot be sent, which is noted."""
+        """Return ``folder`` or ``file``; note what cannot be sent, and return ``None``."""
         if not is_unicode(entry.name):
             self._odd.append(ascii(name))
             return None
@@ -261,13 +261,13 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether files of this name usually hold a secret."""
+    """Whether files with this name usually hold a secret."""
     is_named = any(fnmatch(name, like) for like in _SECRET_NAMES)
     return is_named and not any(fnmatch(name, like) for like in _NO_SECRETS)
 
 
 def _hashed(one: Found) -> tuple[str, int, bool]:
-    """Hash and size of a file, and whether it looks like a secret."""
+    """Return the hash and size of a file, and whether it looks like a secret."""
     try:
         with one.path.open("rb") as file:
             head = file.read(_HEAD_BYTES)

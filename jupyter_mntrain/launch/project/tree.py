@@ -58,7 +58,7 @@ class Tree(Record, frozen=True):
     left_out: tuple[str, ...] = ()
 
     def leaves_out(self, path: str) -> bool:
-        """Whether a path was ignored, or a folder that it is in."""
+        """Whether a path or one of its parent folders was ignored."""
         return not {path, *map(str, PurePosixPath(path).parents)}.isdisjoint(self.left_out)
 
     @property
@@ -67,17 +67,17 @@ class Tree(Record, frozen=True):
 
     @property
     def blobs(self) -> dict[str, int]:
-        """Size of every content, by its hash."""
+        """Return the size of every content, by its hash."""
         return {one.sha256: one.size_bytes for one in self.files}
 
 
 def blob_path(blobs: Path, sha256: str) -> Path:
-    """Where a node keeps a content."""
+    """Return the path at which a node stores a content."""
     return blobs / sha256[:2] / sha256
 
 
 def encode_tree(tree: Tree) -> bytes:
-    """The tree's own content: the same for the same files."""
+    """Encode a tree, identically for the same files."""
     files = tuple(sorted(tree.files, key=lambda one: one.path))
     told = Tree(files=files, folders=tuple(sorted(tree.folders)), left_out=tree.left_out)
     return msgspec.json.encode(told)
@@ -88,7 +88,7 @@ def sha256_of(content: bytes | bytearray) -> str:
 
 
 def read_tree(content: bytes) -> Tree:
-    """Read a tree that somebody sent, and check that it can be written below any directory.
+    """Decode a received tree, and check that it can be written below any directory.
 
     Raises:
         SpecError: it is not a tree; or a path leaves it, stands twice or cannot be a file's name.
@@ -136,7 +136,7 @@ def check_paths(paths: Sequence[str], folders: Sequence[str] = ()) -> None:
 
 
 def too_many_files(count: int) -> SpecError:
-    """The error for a project with more files than may be sent."""
+    """Return the error for a project with more files than may be sent."""
     return SpecError(
         f"the project has {count} files or more; the limit is {MOST_FILES}",
         fix="leave out what the job does not need: a .mntrainignore next to it takes the patterns "
@@ -161,7 +161,7 @@ def _refusal(why: str) -> SpecError:
 
 
 def names_of(paths: Iterable[str]) -> set[str]:
-    """Every path and every folder above one."""
+    """Return all paths and their parent folders."""
     found: set[str] = set()
     for path in paths:
         found |= {path, *(str(one) for one in PurePosixPath(path).parents)}

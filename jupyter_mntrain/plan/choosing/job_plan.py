@@ -158,6 +158,7 @@ def _grid(recipe: Recipe, plan: Plan) -> Grid:
 
 def planned_spec(spec: JobSpec, nodes: Sequence[NodeInfo]) -> tuple[JobSpec, Plan | None]:
     """Return a job with the settings that its plan chooses, and the plan, if one can be made.
+
     There is none for a script, for a model that only the nodes have, and where nothing fits; the
     launch reports such problems itself.
 

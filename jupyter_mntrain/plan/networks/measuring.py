@@ -69,6 +69,7 @@ def links_between(
     nodes: Sequence[NodeInfo], wanted: Sequence[str | None]
 ) -> tuple[LinkToMeasure, ...]:
     """Return the links of every pair of nodes, on every network of real cards that both share.
+
     Where interfaces are named, and on one machine, there is one link per pair.
 
     Args:

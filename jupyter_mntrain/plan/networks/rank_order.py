@@ -42,6 +42,7 @@ def measured_order(nodes: Sequence[NodeInfo]) -> Order:
 
 def rank_order(count: int, speeds: Mapping[Pair, LinkSpeed]) -> Order:
     """Return the order whose slowest link between neighbors is fastest.
+
     Of equal ones, that with the least time per byte over all links between neighbors; then that
     whose first participant, the head, has the lowest latency to and from the others; then that
     nearest to the given one.
