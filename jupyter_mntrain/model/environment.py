@@ -1,4 +1,4 @@
-"""Environment variables: names of those that jobs and drivers read."""
+"""Environment variables: the names of those that jobs and drivers read."""
 
 import math
 
@@ -108,7 +108,7 @@ _HEARTBEAT_S = 480
 
 
 def heartbeat_of(timeout_s: float) -> str:
-    """The heartbeat's time-out where a rank waits so long for a silent one: no shorter, or torch
-    ends the wait without saying what was waited for.
+    """Return the heartbeat timeout to match a collective's timeout: if it were shorter, torch would
+    end the wait without saying what it waited for.
     """
     return str(max(_HEARTBEAT_S, math.ceil(timeout_s)))

@@ -1,4 +1,4 @@
-"""Errors: every one that a user can meet. Each carries a Problem: kind, node, cause and fix.
+"""Errors that a user can meet. Each carries a Problem with its kind, node, cause and fix.
 
 MntrainError
 ├── SpecError          the request itself is invalid (exit code 2)
@@ -84,7 +84,7 @@ class MntrainError(Exception):
         return self.problem.node
 
     def leave_behind(self, left: Sequence[str]) -> None:
-        """Append what could not be undone to the cause."""
+        """Add to the cause what could not be undone."""
         import msgspec  # loaded already by the problem's record
 
         self.left_behind = (*self.left_behind, *left)
@@ -106,15 +106,15 @@ class RecipeError(MntrainError):
 
 
 class MissingLibraryError(MntrainError, ImportError):
-    """Raised on importing a module that needs the library; also an ``ImportError``."""
+    """Raised on import of a module whose library is missing; also an ``ImportError``."""
 
     default = Kind.MISSING_LIBRARY
     exit_code = 2
 
 
 class NotFiniteError(MntrainError):
-    """Raised by every rank of the built-in trainer after the same step: its numbers are NaN or
-    infinite, or too many in a row are spikes.
+    """Raised by every rank of the built-in trainer after the same step, if its loss or gradients
+    are NaN or infinite, or too many steps in a row are spikes.
     """
 
     default = Kind.LOSS_NAN
@@ -122,7 +122,7 @@ class NotFiniteError(MntrainError):
 
 
 class NodeError(MntrainError):
-    """Its kind is one of ``SILENCES`` if the node could not be reached."""
+    """A node failed. The kind is one of ``SILENCES`` if it could not be reached."""
 
     default = Kind.NODE
     exit_code = 3
@@ -134,7 +134,9 @@ class RefusedError(MntrainError):
 
 
 class DoctorRefusedError(RefusedError):
-    """The doctor found what would end a job, or have it hang; a launch may go without it."""
+    """The doctor found a problem that would end a job or make it hang; a launch can skip the
+    doctor.
+    """
 
     found: tuple[Problem, ...] = ()
     """All that it found, the worst first, without the words on how to go without it."""
@@ -150,7 +152,7 @@ class JobNotFoundError(MntrainError):
 
 
 def bad_argument(name: str, value: object, use: str) -> SpecError:
-    """The error for an argument of the Python API that no type checker has seen.
+    """Return the error for an argument of the Python API that has the wrong type.
 
     Args:
         use: what to pass instead.
@@ -159,7 +161,7 @@ def bad_argument(name: str, value: object, use: str) -> SpecError:
 
 
 def not_answered(words: str, meant: str = "") -> NodeError:
-    """The error for a request that a node must answer that has not answered this driver yet.
+    """Return the error for a request to a node that has not answered this driver yet.
 
     Args:
         words: which nodes, and for how long.
@@ -173,12 +175,12 @@ def not_answered(words: str, meant: str = "") -> NodeError:
 
 
 def shortened(text: str) -> str:
-    """A person's own text as an error repeats it."""
+    """Shorten a user's text to be quoted in an error."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def job_not_found(job_id: str, namesakes: Sequence[str] = ()) -> JobNotFoundError:
-    """The error for a job that no reachable node knows, by its id or the beginning of it.
+    """Return the error for a job id, or the beginning of one, that no reachable node knows.
 
     Args:
         namesakes: ids of the jobs that have it as their name.
@@ -198,7 +200,7 @@ class TrustError(MntrainError):
 
 
 def no_cluster(name: str, known: Sequence[str] = ()) -> TrustError:
-    """The error for a cluster of which this user has no keys.
+    """Return the error for a cluster for which this user has no keys.
 
     Args:
         known: clusters of which they have.

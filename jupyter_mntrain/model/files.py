@@ -1,4 +1,4 @@
-"""Files: small files written atomically, and what only this user may read."""
+"""Files: writes small files atomically, and keeps directories private to this user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_atomically(
 
 
 def private_directory(path: Path) -> Path:
-    """Make a directory that only this user may enter, and those above it that are missing."""
+    """Create a directory that only this user may enter, and its missing parents."""
     if not path.exists():
         private_directory(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Program: what a job runs, as the control plane asks about it.
+"""Program: answers the control plane's questions about what a job runs.
 
 Agents, drivers and front ends run any program that torchrun would. Of a script they know its
 command alone. A program whose settings mntrain knows, like the built-in trainer with its recipes,
@@ -28,7 +28,7 @@ PROGRAMS: Final[Mapping[str, str]] = {TRAINER: "jupyter_mntrain.plan.choosing.re
 
 
 class Program:
-    """What a job runs. This class itself answers for a script: all that it does is its own affair.
+    """The program of a job. This base class is a script, of which nothing is known.
 
     Args:
         spec: of the job, with its files.
@@ -46,7 +46,7 @@ class Program:
     # Settings.
 
     def settings(self) -> tuple[Setting, ...]:
-        """Its settings, each with where it came from; without those of the launch.
+        """Return the program's settings with their origins, without those of the launch.
 
         Raises:
             RecipeError: they are not valid.
@@ -54,7 +54,7 @@ class Program:
         return ()
 
     def with_settings(self, settings: Sequence[str]) -> JobSpec:
-        """The same job with other settings.
+        """Return the job with other settings.
 
         Args:
             settings: ``section.field=value``; the last one of a field counts.
@@ -75,7 +75,7 @@ class Program:
     def changed(
         self, settings: Sequence[str], *, step: int, job_id: JobId, told_steps: int | None = None
     ) -> tuple[Program, Program]:
-        """The program of a running job as it is, and with other settings for the steps after
+        """Return the program of a running job as it is, and with other settings for the steps after
         ``step``.
 
         Args:
@@ -91,14 +91,16 @@ class Program:
         )
 
     def rate_notes(self, after: Program, *, step: int) -> tuple[str, ...]:
-        """What a change to another program after ``step`` does to the learning rate."""
+        """Return notes on what a change to another program after ``step`` does to the learning
+        rate.
+        """
         return ()
 
     # Nodes and devices.
 
     def planned(self, infos: Sequence[NodeInfo]) -> tuple[JobSpec, Plan | None]:
-        """The job with a value for each setting that is left to its devices and links, and the plan
-        by which they were chosen. May take a second.
+        """Return the job with the settings chosen for its devices and links, and the plan that
+        chose them. May take a second.
 
         Args:
             infos: the participants' nodes, in their order.
@@ -109,13 +111,13 @@ class Program:
         return self.spec, None
 
     def chosen_as_for(self, other: JobSpec) -> JobSpec:
-        """The same job with what was chosen for another one that runs the same program."""
+        """Return the job with the settings chosen for another job that runs the same program."""
         return self.spec
 
     def refuse_leased(
         self, placements: Sequence[Placement], grants: Sequence[LeaseGrant], *, is_resumed: bool
     ) -> None:
-        """Refuse nodes that cannot run a job that was planned before, as they are now.
+        """Refuse nodes that can no longer run a job as it was planned.
 
         Args:
             grants: of the leases, in the order of the placements.
@@ -126,7 +128,7 @@ class Program:
         """
 
     def spans(self, plan: Plan) -> StepSpans | None:
-        """The step that a job's plan predicted; ``None`` if nothing was."""
+        """Return the step that a job's plan predicted; ``None`` without a prediction."""
         return None
 
     def achieved(
@@ -137,8 +139,8 @@ class Program:
         placement: Placement,
         steps: Mapping[int, Sequence[RankStep]],
     ) -> Iterator[tuple[DeviceMeasurement, AchievedRate]]:
-        """What a job's ranks achieved on the devices of a node, compared with what was measured of
-        these.
+        """Yield the rates that a job's ranks achieved on a node's devices, with the devices'
+        measurements.
 
         Args:
             world_size: of the attempt.
@@ -149,19 +151,19 @@ class Program:
     # Files and checkpoints.
 
     def asked_paths(self) -> tuple[AskedPath, ...]:
-        """Paths that it needs on the nodes, or writes there."""
+        """Return the paths that the program reads or writes on the nodes."""
         return ()
 
     def model(self) -> str | None:
-        """The directory of the model that it begins with, or its name on the hub."""
+        """Return the directory of the model that training starts from, or its name on the hub."""
         return None
 
     def needs_tokenizer(self) -> bool:
-        """Whether that directory has to have a tokenizer."""
+        """Whether the model's directory has to have a tokenizer."""
         return False
 
     def arguments(self) -> tuple[str, ...]:
-        """The words by which the trainer's other programs read it.
+        """Return the arguments that make the trainer's other programs read the recipe.
 
         Raises:
             SpecError: it is a script.
@@ -171,21 +173,25 @@ class Program:
         )
 
     def named_directories(self) -> tuple[str | None, str | None]:
-        """Those of checkpoints and of their durable copies, as a person named them."""
+        """Return the directories of checkpoints and of their durable copies, as a person named
+        them.
+        """
         return None, None
 
     def checkpoint_directory(self, run: str) -> Path | None:
-        """The folder of a run's checkpoints on this machine; ``None``: the node's usual one."""
+        """Return the folder of a run's checkpoints on this machine; ``None`` for the node's usual
+        one.
+        """
         return None
 
     def copies_directory(self, run: str) -> Path | None:
-        """The folder of the durable copies of a run's checkpoints, if it makes any."""
+        """Return the folder of the durable copies of a run's checkpoints, if any."""
         return None
 
     # A run that goes on.
 
     def saved_by(self, settings: Mapping[str, Any]) -> Program | None:
-        """The program that saved a checkpoint; ``None`` if this version cannot tell.
+        """Return the program that saved a checkpoint; ``None`` if this version cannot tell.
 
         Args:
             settings: as its manifest has them.
@@ -193,8 +199,8 @@ class Program:
         return None
 
     def going_on_from(self, before: Program) -> tuple[Program, Program]:
-        """Itself with the values of its run where it leaves them open, and what the run was trained
-        by.
+        """Return this program, with its open settings taken from its run, and the program that
+        trained the run.
 
         Args:
             before: the run's newest program, or the one that saved the checkpoint.
@@ -202,7 +208,7 @@ class Program:
         return self, before
 
     def changes_since(self, before: Program, *, step: int) -> tuple[SettingChange, ...]:
-        """What differs from what a run was trained by, and what that does to its losses.
+        """Return the differences from the program that trained a run, and their effects on losses.
 
         Args:
             step: finished steps of the checkpoint.
@@ -212,14 +218,16 @@ class Program:
     def total_steps(
         self, before: Program | None = None, told_steps: int | None = None
     ) -> int | None:
-        """Steps that it makes in all. Of epochs, what the ranks of a program with as many epochs
-        have told, or its own manifest; ``None`` if nobody has.
+        """Return the total number of steps; ``None`` if unknown.
+
+        If they are given in epochs, as the ranks of a program with as many epochs, or its own
+        manifest, have reported.
         """
         return None
 
 
 def program_of(spec: JobSpec) -> Program:
-    """What a job runs."""
+    """Return the program that a job runs."""
     if spec.entry[:1] == ("-m",) and len(spec.entry) > 1 and spec.entry[1] in PROGRAMS:
         found: Program | None = import_module(PROGRAMS[spec.entry[1]]).program_of(spec)
         if found is not None:

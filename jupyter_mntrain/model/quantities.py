@@ -1,5 +1,5 @@
-"""Quantities: parses durations and sizes such as ``90s`` and ``64 KiB``; words for
-numbers and lists; groups of a size.
+"""Quantities: parses and writes durations and sizes such as ``90s`` and ``64 KiB``, writes lists,
+and groups items by size.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parse_size(text: str) -> int:
 
 
 def duration_text(value_s: float) -> str:
-    """Two units: 4 h 04 min, 1 min 05 s, 12 s."""
+    """Write a duration in at most two units: 4 h 04 min, 1 min 05 s, 12 s."""
     minutes, secs = divmod(max(0, round(value_s)), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -92,17 +92,17 @@ def rough_size(size_bytes: float) -> str:
 
 
 def numbered(noun: str, numbers: Sequence[int]) -> str:
-    """GPU 0; GPUs 0, 1."""
+    """Write a noun with its numbers, like ``GPU 0`` or ``GPUs 0, 1``."""
     return f"{noun}{agreeing(numbers, '', 's')} {', '.join(map(str, numbers))}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """Join names, like ``a, b and c``."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def agreeing(things: Sized, one: str, many: str) -> str:
-    """The form of a word that agrees with the number of things."""
+    """Return the singular or plural form of a word, by the number of things."""
     return one if len(things) == 1 else many
 
 

@@ -1,1 +1,1 @@
-"""Diagnosis: what evidence from all parts of a job says about why it fails or stalls. Pure."""
+"""Diagnosis: finds out from the evidence of all parts why a job fails or stalls. Pure."""

@@ -1,4 +1,4 @@
-"""Calls: what a rank has lately called in torch.distributed, by torch's flight recorder."""
+"""Calls: a rank's latest calls of torch.distributed, from torch's flight recorder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from jupyter_mntrain.model._record import Record
 
 
 class Call(Record, frozen=True):
-    """A collective.
+    """A call of a collective.
 
     Args:
         seq: its number among the collectives of its group, from 1; the same on every rank.
@@ -22,7 +22,7 @@ class Call(Record, frozen=True):
 
     @property
     def said(self) -> str:
-        """``all_reduce (seq 4, 1024 float32)``."""
+        """The call as text, like ``all_reduce (seq 4, 1024 float32)``."""
         return f"{self.name} (seq {self.seq}{', ' if self.tensors else ''}{self.tensors})"
 
 

@@ -1,4 +1,4 @@
-"""Diagnosis: why a running job makes no progress, from the evidence of all its ranks. Pure.
+"""Diagnosis: finds out why a running job stalls, from the evidence of all its ranks. Pure.
 
 In a pipeline one stuck rank makes all others wait. So a rank that waits explains nothing, unless
 all ranks wait.
@@ -54,7 +54,7 @@ def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
 
 
 def _printed(running: Sequence[PartStatus], problem: Problem) -> Problem | None:
-    """The traceback of a rank that has done nothing since, if it explains what is seen."""
+    """Return the traceback that a rank printed before it stopped, if that explains the stall."""
     for part in running:
         for one in part.warnings:
             is_stuck = problem.kind is Kind.BUSY and problem.rank == one.rank
@@ -92,7 +92,9 @@ def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | N
 
 
 def _missed(running: Sequence[PartStatus]) -> Problem | None:
-    """A rank that has ended, while all living ones wait. torchrun ends those of a failed one."""
+    """Find a rank that has ended while all others wait. torchrun itself ends them if a
+    rank fails.
+    """
     gone = [(rank.ended_s, part, rank) for part in running for rank in part.ranks if rank.ended_s]
     if not gone:
         return None

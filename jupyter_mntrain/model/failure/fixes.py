@@ -1,4 +1,4 @@
-"""Fixes: what to do about a failure, a stall or a doubt. One table, by kind. Pure.
+"""Fixes: what to do about a failure, a stall or a warning, as one table by kind. Pure.
 
 ``tests/faults/test_fixes.py`` tries them: it does what the sentence says, and the job succeeds.
 """
@@ -358,7 +358,7 @@ SPECIAL: dict[tuple[Kind, str], str] = {
 
 
 def fix_of(kind: Kind, special: str = "", **facts: object) -> str:
-    """The fix, with its facts.
+    """Return the fix of a kind, filled in with facts.
 
     Args:
         special: what else is known; see :data:`SPECIAL`.

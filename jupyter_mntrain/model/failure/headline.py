@@ -1,4 +1,4 @@
-"""Headline: what is said of a job first, by status, page, picture, notices and progress. Pure.
+"""Headline: the first problem of a job to show, in status, page, picture and notices. Pure.
 
 What hurts most now stands first: a failure before a stall, a stall before a warning, each of them
 before the state and the figures.
@@ -16,7 +16,7 @@ Hurt = Literal["failed", "stalled", "warned"]
 
 
 class Judged(Protocol):
-    """A job's state, and what was found about it."""
+    """A job's state, with the problems that were found."""
 
     @property
     def state(self) -> JobState: ...
@@ -32,14 +32,14 @@ class Judged(Protocol):
 
 
 class Told(NamedTuple):
-    """One problem of a job, and how it hurts."""
+    """One problem of a job, and its effect."""
 
     hurt: Hurt
     problem: Problem
 
 
 def what_hurts(job: Judged) -> tuple[Told, ...]:
-    """Everything that hurts a job now, in the order in which it is told; empty if all is well.
+    """Return all current problems of a job in the order in which they are shown; empty if none.
 
     A job that has ended stalls no more, and what a stall says is no warning as well.
     """
@@ -51,5 +51,5 @@ def what_hurts(job: Judged) -> tuple[Told, ...]:
 
 
 def headline_of(job: Judged) -> Told | None:
-    """What hurts a job most now; ``None`` if all is well."""
+    """Return the worst current problem of a job; ``None`` if there is none."""
     return next(iter(what_hurts(job)), None)

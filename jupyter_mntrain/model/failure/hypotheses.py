@@ -1,4 +1,4 @@
-"""Hypotheses: what each kind of evidence says about why an attempt failed. Pure.
+"""Hypotheses: explains a failed attempt by each kind of evidence. Pure.
 
 Each function reads one kind of evidence from all parts, and returns what it would explain.
 """
@@ -38,7 +38,7 @@ def own(part: PartStatus) -> Problem | None:
 
 
 def ends(parts: Iterable[PartStatus]) -> list[Problem]:
-    """Every failure of a rank, a torchrun or a supervisor that nobody had asked for."""
+    """Return every failure of a rank, a torchrun or a supervisor that nobody requested."""
     found = []
     for part in parts:
         # What a rank printed that exited with code 0 explains an end only if nothing else does.
@@ -55,7 +55,7 @@ def ends(parts: Iterable[PartStatus]) -> list[Problem]:
 
 
 def silent_node(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
-    """A participant that does not answer."""
+    """Blame a participant that does not answer."""
     silent = next((part.node for part in parts if part.state == "unknown"), None)
     if silent is None:
         return None
@@ -70,7 +70,7 @@ def silent_node(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | N
 
 
 def ended_early(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
-    """A rank that reached its normal end before another one lost its connection."""
+    """Blame a rank that ended normally before another one lost its connection."""
     until_s = (symptom.time_s or 0.0) + WHOLE_SECOND_S
     done = [
         (ended_s, part, rank)
@@ -86,7 +86,7 @@ def ended_early(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | N
 
 
 def left_early(part: PartStatus, rank: RankStatus) -> Problem:
-    """Tell of a rank that has ended before the others could, and of how it did."""
+    """Return the problem of a rank that ended before the others could, and how it ended."""
     if rank.problem is not None and rank.problem.kind is not Kind.CRASHED_AT_END:
         return msgspec.structs.replace(_at(part, rank.problem), rank=rank.rank)
     kind, cause = _ending(rank)
@@ -100,7 +100,7 @@ def left_early(part: PartStatus, rank: RankStatus) -> Problem:
 
 
 def _ending(rank: RankStatus) -> tuple[Kind, str]:
-    """How a rank ended, by its exit code."""
+    """Say how a rank ended, by its exit code."""
     code = None if rank.problem else rank.exit_code
     if code is None and rank.done_s is None:
         return Kind.ENDED_EARLY, "ended, in a way that is not known yet,"
@@ -113,13 +113,13 @@ def _ending(rank: RankStatus) -> tuple[Kind, str]:
 
 
 def kind_of_signal(number: int) -> Kind:
-    """Whether it asks a process to end, or says that it has crashed; SIGKILL is neither."""
+    """Return whether a signal asks a process to end or reports a crash; SIGKILL does neither."""
     is_asked = number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     return Kind.TERMINATED if is_asked else Kind.CRASHED
 
 
 def signal_name(number: int) -> str:
-    """Its name, like ``SIGSEGV``; of one without a name, its number."""
+    """Return a signal's name, like ``SIGSEGV``, or its number if it has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -127,7 +127,7 @@ def signal_name(number: int) -> str:
 
 
 def mismatched_collective(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
-    """A collective that ranks called differently before they stalled."""
+    """Blame a collective that ranks called differently before they stalled."""
     found = mismatched_call(
         [Caller(part.node, one) for part in parts if part.stall for one in part.stall.stacks]
     )
@@ -137,7 +137,7 @@ def mismatched_collective(parts: Iterable[PartStatus], symptom: Problem) -> Hypo
 
 
 def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
-    """A link that does not work now, or an interface or a neighbor that is not as it was."""
+    """Blame a link that does not work now, or an interface or a neighbor that has changed."""
     changed = changed_interface(parts)
     if changed is not None:
         return _timed(changed, symptom)
@@ -152,14 +152,16 @@ def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
 
 
 def changed_interface(parts: Sequence[PartStatus]) -> Hypothesis | None:
-    """An interface of the ranks, or who answers for its address, that is not as at launch."""
+    """Blame an interface of the ranks, or a machine that answers for its address, that
+    has changed.
+    """
     known = ((part, part.evidence) for part in parts if part.evidence is not None)
     changed = (found for part, one in known if (found := _changed(part, one)))
     return next(changed, None) or another_machine(parts)
 
 
 def no_space(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
-    """A full or read-only disk of the job: whatever else happened, a rank cannot write there."""
+    """Blame a full or read-only disk of the job, as no rank can write there."""
     for part in parts:
         for disk in part.evidence.disks if part.evidence else ():
             is_of_job = disk.use in ("job", "checkpoints") and disk.free_bytes is not None
@@ -181,7 +183,7 @@ def no_space(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None
 def broken_connection(
     parts: Iterable[PartStatus], time_s: float | None = None
 ) -> Hypothesis | None:
-    """A connection that broke although both ends went on, and that can be opened again."""
+    """Blame a connection that broke although both ends continued, and that can be opened again."""
     known = [(part, part.evidence) for part in parts if part.evidence is not None]
     signs = [sign for part, one in known for sign in _signs_of_loss(part, one)]
     if not signs:
@@ -210,7 +212,7 @@ def broken_connection(
 
 
 def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
-    """What changed at the ranks' interface since the launch."""
+    """Blame a change of the ranks' interface since the launch."""
     now, before = evidence.network, evidence.at_launch
     name = now.interface
     if not now.is_there:
@@ -243,7 +245,7 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
 
 
 class _Sign(NamedTuple):
-    """A sign of loss, and the node whose packets, cable or card it is about, if that is known."""
+    """A sign of packet loss, and the node whose packets, cable or card are concerned, if known."""
 
     text: str
     node: str | None = None
@@ -269,8 +271,8 @@ def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[_Sign]:
 
 
 def _signal_losses(evidence: Evidence) -> int:
-    """How often the cable was disconnected since the job was last well; the kernel counts both
-    directions.
+    """Count how often the cable was disconnected since the job was last well. The kernel counts
+    both directions.
     """
     before = evidence.at_launch
     if before is None:
@@ -292,7 +294,7 @@ def _normal_end(part: PartStatus, rank: RankStatus) -> float | None:
 
 
 def _was_asked_for(part: PartStatus, problem: Problem) -> bool:
-    """Whether it ended after its part had been asked to: it explains nothing."""
+    """Whether a problem occurred after its part was asked to end, and thus explains nothing."""
     if part.stopped_s is None or problem is part.problem:
         return False
     return problem.time_s is None or problem.time_s > part.stopped_s

@@ -1,4 +1,4 @@
-"""Hypothesis: one explanation of a failure, and what was found."""
+"""Hypothesis: one explanation of a failure, with its evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 
 
 class Hypothesis(NamedTuple):
-    """One explanation.
+    """One explanation of a failure.
 
     Args:
         speaks_for: what was found that it explains, as sentences without a full stop.

@@ -1,4 +1,4 @@
-"""Judge: why an attempt failed, from the evidence of all its parts. Pure.
+"""Judge: finds out why an attempt failed, from the evidence of all its parts. Pure.
 
 A lost connection is a symptom: some other rank, node or link is its cause. It is never the verdict
 while a part ended otherwise than by being stopped, or while the links have not been tried.
@@ -64,7 +64,7 @@ def judge(parts: Sequence[PartStatus]) -> Verdict | None:
 
 
 def lacks_links(part: PartStatus) -> bool:
-    """Whether a part's links are still to be tried: it stalled, or may have failed by them."""
+    """Whether a part's links still have to be tried, as it stalled or may have failed by them."""
     if part.evidence is None or part.evidence.links is not None:
         return False
     if part.state not in TERMINAL:
@@ -95,7 +95,7 @@ def _by_a_hypothesis(found: Hypothesis, ends: Sequence[Problem]) -> Verdict:
 
 
 def _of_ends(causes: Sequence[Problem]) -> Verdict:
-    """The first end; but of several in the same moment, one that is no reaction."""
+    """Blame the first failure; of several at the same moment, one that is not a reaction."""
     first_s = causes[0].time_s or 0.0
     together = [one for one in causes if (one.time_s or 0.0) - first_s <= SAME_MOMENT_S]
     problem = min(together, key=lambda one: one.kind in WEAK)
@@ -117,7 +117,7 @@ def _of_ends(causes: Sequence[Problem]) -> Verdict:
 
 
 def _alike(parts: Sequence[PartStatus], causes: Sequence[Problem]) -> Verdict:
-    """The verdict; what several ranks ended with is said of all of them."""
+    """Return the verdict, with one cause for all ranks that ended alike."""
     verdict = _of_ends(causes)
     end = verdict.problem
     ranks = [rank for part in parts for rank in part.ranks]
@@ -139,7 +139,7 @@ def _alike(parts: Sequence[PartStatus], causes: Sequence[Problem]) -> Verdict:
 
 
 def _explained(parts: Sequence[PartStatus], verdict: Verdict) -> Verdict:
-    """The verdict with what GPUs and disks say of the end that it names."""
+    """Add to the verdict what GPUs and disks say about the failure that it names."""
     end = verdict.problem
     found = broken_gpu(parts, end) or no_room_to_map(parts, end)
     if found is None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Kind of a problem; ``ERROR`` if it has no kind of its own."""
+    """Kind of a problem; ``ERROR`` for problems without a kind of their own."""
 
     ERROR = "error"
     """No specific kind. Unknown kinds of newer versions are also read as this."""

@@ -1,4 +1,4 @@
-"""Not finite: the problem of a loss or a gradient that is NaN or infinite. Pure."""
+"""Not finite: makes the problem of a loss or gradient that is NaN or infinite. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Measure = Literal["loss", "gradient", "evaluation-loss"]
 def not_finite(
     what: Measure, value: float, step: int, *, rank: Rank, node: str | None = None
 ) -> Problem:
-    """Make the problem.
+    """Make the problem of a step with such a loss or gradient.
 
     Args:
         value: what it is.
@@ -36,7 +36,7 @@ def not_finite(
 
 
 def with_checkpoint(problem: Problem, saved_step: int | None) -> Problem:
-    """Add to the fix of a bad step from which checkpoint to continue.
+    """Add the checkpoint to continue from to the fix of a bad step.
 
     Args:
         saved_step: step of the newest complete checkpoint.

@@ -1,4 +1,4 @@
-"""Problem as data: made where it is detected, rendered only where it is shown."""
+"""Problem as data: created where it is detected, and rendered only where it is shown."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Problem(Record, frozen=True):
         return self.kind in SYMPTOMS
 
     def is_alike(self, other: Problem) -> bool:
-        """Whether both say the same except for numbers, as ranks do that fail in the same line."""
+        """Whether both are equal except for numbers, as for ranks that fail in the same line."""
         told, known = (_NUMBER.sub("#", one.cause) for one in (self, other))
         return self.kind is other.kind and told == known
 

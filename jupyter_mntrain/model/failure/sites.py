@@ -1,4 +1,4 @@
-"""Deadlock sites: places in torch.distributed where ranks wait, and what that means. Pure.
+"""Blocked collectives: recognizes where in torch.distributed a rank waits. Pure.
 
 A waiting rank is in one of a few places in torch.distributed. Which one it is, and whether the
 other ranks are in the same place, tells what went wrong.
@@ -31,8 +31,8 @@ Frame = tuple[str, int, str]
 
 
 class Meaning(NamedTuple):
-    """Meaning of a place: what a rank does there; the fix if others are elsewhere; and the fix if
-    all are there although the links work.
+    """Meaning of a place: what a rank does there, the fix if other ranks are elsewhere, and the fix
+    if all are there although links work.
     """
 
     is_in: str
@@ -177,7 +177,7 @@ def doing_there(one: WaitingRank) -> str:
 
 
 def why_all_wait(ranks: Sequence[WaitingRank]) -> tuple[str, str]:
-    """Cause and fix if all ranks wait for each other although the links work."""
+    """Return cause and fix if all ranks wait for one another although the links work."""
     first = ranks[0]
     if all(_same(one, first) for one in ranks):
         summary = f"all ranks wait for each other: each {MEANINGS[first.site].is_in}"

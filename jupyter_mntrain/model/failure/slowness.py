@@ -1,4 +1,4 @@
-"""Slowness: which rank, link or disk makes a job slower than before, from all its nodes. Pure.
+"""Slowness: finds the rank, link or disk that makes a job slower than before. Pure.
 
 When one rank is slow, all of them are: they wait for it. So the culprit is not who is slow, but
 whose own time, or whose link's, grew by about as much as the steps did. Each hypothesis says how
@@ -68,12 +68,12 @@ class _Place(NamedTuple):
 
     @property
     def lost_s(self) -> float:
-        """By how much its steps are longer."""
+        """The seconds by which steps are longer than before."""
         return self.rank.unit_s.grew if self.rank.unit_s else 0.0
 
 
 def judge_slowness(pressures: Mapping[str, Pressure]) -> SlowPart | None:
-    """Judge why a job is slower than before; ``None`` if it is not, or not for long enough.
+    """Find out why a job is slower than before; ``None`` if it is not, or not for long enough.
 
     Args:
         pressures: of every participant that answers, by its name.
@@ -93,7 +93,7 @@ def judge_slowness(pressures: Mapping[str, Pressure]) -> SlowPart | None:
 
 
 def _ranks(places: list[_Place], worst: _Place) -> Iterator[SlowPart]:
-    """Ranks that do not wait longer, but are what the others wait for."""
+    """Yield the ranks for which the others wait longer than before."""
     for place in places:
         change = change_of_rank(place.rank, place.pressure)
         own, rest = _own(place, places, worst), _rest(place, worst)
@@ -112,7 +112,7 @@ def _ranks(places: list[_Place], worst: _Place) -> Iterator[SlowPart]:
 
 
 def _own(place: _Place, places: list[_Place], worst: _Place) -> float:
-    """Share of the lost time in which a rank itself computed, or wanted to."""
+    """Return the share of the lost time in which a rank computed, or wanted to."""
     own = place.rank.own_s
     if own is None or worst.lost_s <= 0:
         return 0.0
@@ -134,7 +134,7 @@ def _rest(place: _Place, worst: _Place) -> float:
 
 
 def _looked(place: _Place, places: list[_Place], worst: _Place) -> float:
-    """Share of the lost time in which this rank alone did not wait, by its stacks.
+    """Return the share of the lost time in which only this rank did not wait, by its stacks.
 
     The gap to the next rank must be larger than chance makes it in so few looks.
     """
@@ -166,7 +166,7 @@ def _of_rank(place: _Place, worst: _Place, kind: Kind, change: Change, explains:
 
 
 def _links(pressures: Mapping[str, Pressure], worst: _Place) -> Iterator[SlowPart]:
-    """Links that carry less than before."""
+    """Yield the links that carry less than before."""
     unit_s = worst.rank.unit_s
     if unit_s is None:
         return
@@ -197,7 +197,7 @@ def _links(pressures: Mapping[str, Pressure], worst: _Place) -> Iterator[SlowPar
 
 
 def _is_worse(link: LinkPressure, pressures: Mapping[str, Pressure], node: str) -> bool:
-    """Whether a link is worse than before, and much in use.
+    """Whether a link is busy and worse than before.
 
     On machines whose cores are busy with other work, packets wait for a core, too: then only
     packets that are sent again speak against the link, and other traffic.
@@ -214,13 +214,13 @@ def _is_worse(link: LinkPressure, pressures: Mapping[str, Pressure], node: str) 
 
 
 def _link_share(link: LinkPressure, unit_s: Measure) -> float:
-    """Share of the lost time in which the link had something to send."""
+    """Return the share of the lost time in which the link had something to send."""
     longer_s = link.busy.now * unit_s.now - link.busy.before * unit_s.before
     return min(1.0, longer_s / max(unit_s.grew, 1e-9))
 
 
 def _unknown(places: Iterable[_Place], worst: _Place) -> SlowPart:
-    """Slower, and nothing that was measured explains it."""
+    """Return the finding that nothing that was measured explains the slowdown."""
     times = _times(worst)
     grown = [
         one.rank.own_s.times

@@ -1,4 +1,4 @@
-"""System errors: what the number of an ``OSError`` says, on nodes and on a driver's own machine."""
+"""System errors: explains the number of an ``OSError``, on nodes and on a driver's machine."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _KEPT_ELSEWHERE: Final = "export HOME=/FOLDER, one that you can write to, or mak
 
 
 def told_of(error: OSError) -> str:
-    """What the system says, and of which file, without Python's number."""
+    """Return the system's message and the file it is about, without Python's error number."""
     words = error.strerror or str(error)
     return f"{words}: {os.fspath(error.filename)}" if error.filename else words
 
 
 def full_disk(path: Path) -> OSError:
-    """The error for a write that was cut short, of which the system itself says no number."""
+    """Return the error for a short write, for which the system itself reports none."""
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 @contextmanager
 def system_errors_told() -> Iterator[None]:
-    """Turn what the system refuses on this machine into an error with its fix.
+    """Turn this machine's system errors into errors with a fix.
 
     Raises:
         SpecError: a disk, a permission or a limit of this machine stands in the way.

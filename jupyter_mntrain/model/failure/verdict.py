@@ -1,4 +1,4 @@
-"""Verdict: why an attempt failed, how sure that is, and why."""
+"""Verdict: why an attempt failed, how certain that is, and on what grounds."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Verdict(Record, frozen=True):
 
     @property
     def told_reasons(self) -> str:
-        """The reasons, if there is something to weigh; empty if nothing else happened."""
+        """The reasons, if other things happened that might be the cause; empty otherwise."""
         return self.reasons if self.others else ""
 
     @property
     def reasons(self) -> str:
-        """How sure it is, and why: ``Certain: it ended 0.3 s before node1: rank 0``."""
+        """How certain the verdict is, and why: ``Certain: it ended 0.3 s before node1: rank 0``."""
         told = f"{self.sureness.capitalize()}: {'; '.join(self.speaks_for)}"
         against = "; ".join(self.speaks_against)
         return f"{told}. Against it: {against}" if against else told

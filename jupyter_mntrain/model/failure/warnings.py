@@ -1,4 +1,4 @@
-"""Warnings of a job: what makes its numbers doubtful, from all of its parts. Pure."""
+"""Warnings of a job: merges its parts' reasons to doubt its numbers. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _EXPLAINED_BY: dict[Kind, Kind] = {
 def job_warnings(
     parts: Sequence[PartStatus], world_size: int, problem: Problem | None = None
 ) -> tuple[Problem, ...]:
-    """Merge the warnings of all parts: one of each kind, of the first step and the lowest rank,
-    with its node; the earliest kind first.
+    """Merge the warnings of all parts into one per kind: that of the first step and the lowest
+    rank, with its node. The earliest kind comes first.
 
     Args:
         world_size: ranks of the attempt.
@@ -52,14 +52,18 @@ def job_warnings(
 
 
 def _has_failed_since(warning: Problem, part: PartStatus) -> bool:
-    """Whether a rank that had printed a traceback, and gone on, has ended: its failure says why."""
+    """Whether a rank that had printed a traceback and continued has failed since, which
+    says more.
+    """
     return warning.kind is Kind.TRACEBACK and any(
         one.rank == warning.rank and one.state == "failed" for one in part.ranks
     )
 
 
 def job_episodes(parts: Sequence[PartStatus]) -> tuple[Episode, ...]:
-    """Merge those of all parts: one leads at a time, and another took over if it ended."""
+    """Merge the episodes of all parts. One head records them at a time, until another
+    takes over.
+    """
     found = [
         msgspec.structs.replace(
             one, problem=msgspec.structs.replace(one.problem, node=one.problem.node or part.node)

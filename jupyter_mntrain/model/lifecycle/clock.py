@@ -41,7 +41,7 @@ def clock_of(environment: Mapping[str, str]) -> Clock:
 
 
 class HeardClock:
-    """Another machine's clock, by what it sends as soon as it is written.
+    """Another machine's clock, estimated from lines that it sends as soon as they are written.
 
     What arrives at the pace at which it was written was not waiting anywhere: its time is that
     clock's, less the way here, and the latest of these is the nearest.
@@ -56,7 +56,7 @@ class HeardClock:
         """Its Unix time when this process's monotonic clock was zero."""
 
     def hear(self, time_s: float, arrived_s: float) -> None:
-        """Take a line.
+        """Record the time of a line.
 
         Args:
             time_s: by that clock, when it was written.
@@ -70,11 +70,11 @@ class HeardClock:
             self._epoch_s = max(self._epoch_s, time_s - arrived_s)
 
     def begin(self) -> None:
-        """What comes next may have waited."""
+        """Start over, as the next line may have waited."""
         self._before = None
 
     def ahead_s(self, time_s: float, monotonic_s: float) -> float:
-        """How far it is ahead of this machine's clock; 0 while that is not known.
+        """Return how far it is ahead of this machine's clock; 0 while unknown.
 
         Args:
             time_s, monotonic_s: now, by this machine's clocks.

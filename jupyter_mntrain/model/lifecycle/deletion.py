@@ -1,4 +1,4 @@
-"""Job deletion: what it frees on a node, and what stays."""
+"""Job deletion: what a deletion frees on a node, and what stays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from jupyter_mntrain.model._record import Record
 
 
 class JobDeletion(Record, frozen=True):
-    """What the deletion of a job means on one node.
+    """What the deletion of a job deletes on one node.
 
     Args:
         size_bytes: of its record, samples and logs.

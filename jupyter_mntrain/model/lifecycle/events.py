@@ -1,4 +1,4 @@
-"""Events of one node's part of an attempt: what :func:`model.lifecycle.state.apply` takes."""
+"""Events of one node's part of an attempt, for :func:`model.lifecycle.state.apply`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RankDone(Record, frozen=True, tag=True):
 
 
 class RankKilled(Record, frozen=True, tag=True):
-    """A person had this rank killed; its end is still to come."""
+    """A person had this rank killed; it has not ended yet."""
 
     rank: Rank
     reason: str
@@ -62,7 +62,9 @@ class Warned(Record, frozen=True, tag=True):
 
 
 class WarningOver(Record, frozen=True, tag=True):
-    """A warning about a rank, or without one about the node, no longer holds since ``time_s``."""
+    """A warning about a rank, or about the node if it names none, no longer holds since
+    ``time_s``.
+    """
 
     kind: Kind
     rank: Rank | None = None
@@ -85,7 +87,7 @@ class SavedEvent(Record, frozen=True, tag=True):
 
 
 class SettingsTaken(Record, frozen=True, tag=True):
-    """The ranks took, or refused, other settings after a step."""
+    """The ranks applied, or refused, other settings after a step."""
 
     change: RunningChange
 
@@ -107,7 +109,7 @@ class RankDown(Record, frozen=True, tag=True):
 
 
 class RankGone(Record, frozen=True, tag=True):
-    """A rank's process was missed for the first time; its exit code, and why, if that is known."""
+    """A rank's process has disappeared; its exit code, and why, if that is known."""
 
     rank: Rank
     time_s: float
@@ -146,7 +148,7 @@ class EvidenceGathered(Record, frozen=True, tag=True):
 
 
 class LinksTried(Record, frozen=True, tag=True):
-    """The links to the other participants were tried: more of the evidence."""
+    """The links to the other participants were tried, which adds to the evidence."""
 
     links: tuple[LinkTry, ...]
 

@@ -1,4 +1,4 @@
-"""Listing of jobs: pages of ended ones, which a list shows, and in which order. Pure."""
+"""Listing of jobs: pages of ended jobs, searches and sort orders. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class JobPage(Record, frozen=True):
 
 
 def newest_jobs(jobs: Iterable[JobView], most_ended: int) -> list[JobView]:
-    """All jobs that have not ended, and the newest ended ones; newest first."""
+    """Return all jobs that have not ended, and the newest ended ones; newest first."""
     listed, ended = [], 0
     for job in sorted_jobs(jobs, "started"):
         if job.state in TERMINAL:
@@ -65,7 +65,7 @@ def newest_jobs(jobs: Iterable[JobView], most_ended: int) -> list[JobView]:
 
 
 def sorted_jobs(jobs: Iterable[JobView], sort: JobSort, now_s: float = 0.0) -> list[JobView]:
-    """Newest first, longest first, or in the order of names or states; equal ones newest first.
+    """Sort jobs by time, duration, name or state; equal ones newest first.
 
     Args:
         now_s: Unix time, for the duration of running jobs.
@@ -83,7 +83,7 @@ def sorted_jobs(jobs: Iterable[JobView], sort: JobSort, now_s: float = 0.0) -> l
 
 
 def duration_s(job: JobView, now_s: float) -> float:
-    """Seconds that it has run, over all of its attempts; that it waited, if it never began."""
+    """Return how long a job has run, over all attempts, or waited, if it never started."""
     if (ran_s := elapsed_s(job, now_s)) is not None:
         return ran_s
     end_s = ended_s(job)
@@ -91,7 +91,7 @@ def duration_s(job: JobView, now_s: float) -> float:
 
 
 def elapsed_s(view: JobView, now_s: float) -> float | None:
-    """Seconds since the first attempt started, until the last part ended; ``None`` before."""
+    """Return the seconds from the first attempt's start to the last part's end; ``None`` before."""
     started = [part.started_s for part in view.parts if part.started_s is not None]
     earlier = view.attempt.earlier
     begun_s = earlier.begun_s if earlier else None
@@ -111,19 +111,21 @@ def elapsed_s(view: JobView, now_s: float) -> float | None:
 
 
 def ended_s(job: JobView) -> float | None:
-    """Unix time at which its last part ended; ``None`` if it has not, or nobody knows."""
+    """Return the Unix time at which a job's last part ended; ``None`` if it has not, or
+    is unknown.
+    """
     ends = [part.ended_s for part in job.parts if part.ended_s is not None]
     return max(ends) if job.state in TERMINAL and ends else None
 
 
 def job_step(job: JobView) -> int | None:
-    """The step that every rank has finished."""
+    """Return the last step that every rank has finished."""
     steps = [rank.step for part in job.parts for rank in part.ranks]
     return None if not steps or None in steps else min(step for step in steps if step is not None)
 
 
 def is_found(job: JobView, search: str) -> bool:
-    """Whether a search finds a job: in name, id, note, nodes, command and person, in any case."""
+    """Whether a search matches a job's name, id, note, nodes, command or person, in any case."""
     nodes = (place.node for place in job.attempt.placements)
     return holds(
         search,
@@ -133,7 +135,7 @@ def is_found(job: JobView, search: str) -> bool:
 
 
 def holds(search: str, words: Iterable[str], command: tuple[str, ...]) -> bool:
-    """Whether one of these words contains a text, or the command without its secrets does."""
+    """Whether one of these words, or the command without its secrets, contains a text."""
     found = search.casefold()
     return any(found in word.casefold() for word in (*words, *shown_words(command)))
 

@@ -1,4 +1,4 @@
-"""Loss line: a job's loss over all its steps, in so few points that each job of a list has one."""
+"""Loss line: a job's loss over all its steps, in few enough points to be shown in a list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_POINTS: Final = 32
 
 
 class LossLine(Record, frozen=True):
-    """Loss line: lowest and highest loss of neighboring steps, in points of equally many steps.
+    """Loss line: lowest and highest loss of neighboring steps, with equally many steps per point.
 
     Args:
         begin: first step that the first point may hold; the next point begins ``width`` later.
@@ -34,7 +34,7 @@ class LossLine(Record, frozen=True):
 
 
 class Losses:
-    """Makes a loss line, step by step: a fixed size, whatever the number of steps.
+    """Builds a loss line step by step, in a fixed size for any number of steps.
 
     With several ranks that tell a loss, the line is that of the first one. A step that is made
     again, by an attempt that resumes, takes the place of the earlier one and of those after it.
@@ -57,7 +57,9 @@ class Losses:
 
     @property
     def line(self) -> LossLine | None:
-        """``None`` = no loss yet. The same object until there is more."""
+        """Return the loss line, the same object until it changes; ``None`` before the
+        first loss.
+        """
         if self._made is None and self._lows:
             self._made = LossLine(
                 begin=self._begin,
@@ -71,16 +73,16 @@ class Losses:
         return self._made
 
     def begin_attempt(self) -> None:
-        """Take the first rank that tells a loss from now on: ranks may have moved."""
+        """Follow the first rank that reports a loss from now on, as ranks may have moved."""
         self._rank = None
 
     def plan(self, total_steps: int | None) -> None:
-        """Take the number of steps that the job is to make."""
+        """Set the total number of steps of the job."""
         if total_steps is not None and total_steps != self._total_steps:
             self._total_steps, self._made = total_steps, None
 
     def take(self, rank: int, step: int, loss: float) -> None:
-        """Take the loss of one step, which may be NaN or infinite."""
+        """Add the loss of one step, which may be NaN or infinite."""
         if self._rank is not None and rank > self._rank:
             return
         self._rank, self._made = rank, None
@@ -100,7 +102,7 @@ class Losses:
         self._highs[at] = _joined((self._highs[at], shown), max)
 
     def _join(self) -> None:
-        """Make one point of two. Points begin at multiples of their width."""
+        """Merge pairs of points. Points begin at multiples of their width."""
         is_odd = self._begin // self._width % 2
         self._begin = self._begin // self._width * self._width - is_odd * self._width
         self._width *= 2
@@ -111,7 +113,7 @@ class Losses:
 
 
 def _joined(values: Iterable[float | None], rule: Callable[[list[float]], float]) -> float | None:
-    """Of the finite ones; NaN = there is none; ``None`` = there is no value at all."""
+    """Combine the finite values; NaN if there are only others; ``None`` if there is no value."""
     told = [one for one in values if one is not None]
     finite = [one for one in told if isfinite(one)]
     return rule(finite) if finite else nan if told else None

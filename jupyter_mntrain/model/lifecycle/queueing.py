@@ -1,4 +1,6 @@
-"""Queue order: which waiting job starts first. Pure; every node decides alike, so none deadlock."""
+"""Queue order: which waiting job starts first. Pure; all nodes decide alike, so that no two jobs
+deadlock.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ KEPT_AFTER_S = tunables.seconds("launch.reservation_after_s")
 
 
 def order(record: JobRecord) -> tuple[int, float, JobId]:
-    """Sort key of the queue: by priority, then by submission time."""
+    """Return the sort key of a queued job: by priority, then by submission time."""
     return (-record.spec.priority, record.attempt.submitted_s, record.job_id)
 
 

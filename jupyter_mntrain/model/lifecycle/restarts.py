@@ -68,7 +68,7 @@ def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -
 
 
 def _failure(parts: Sequence[PartStatus]) -> Problem | None:
-    """The first problem of an attempt, without details; what only follows from another, last."""
+    """Return the first problem of an attempt, without details, causes before symptoms."""
     found = [one.problem for one in parts if one.problem is not None]
     if not found:
         return None
@@ -77,15 +77,15 @@ def _failure(parts: Sequence[PartStatus]) -> Problem | None:
 
 
 def _was_early(part: PartStatus) -> bool:
-    """Whether a part ended soon, and without a step or a checkpoint, as far as it told."""
+    """Whether a part ended early, without having reported a step or a checkpoint."""
     took_s = (part.ended_s or 0.0) - (part.started_s or part.ended_s or 0.0)
     is_new = part.saved_step is None and not any(rank.step for rank in part.ranks)
     return is_new and took_s <= EARLY_S
 
 
 def fails_alike(attempt: Attempt, failure: Problem) -> bool:
-    """Whether an attempt that made no progress failed as the one before did: in the same line of
-    the script, with the same error.
+    """Whether an attempt made no progress and failed like the one before: with the same error in
+    the same line of the script.
     """
     before = attempt.earlier
     if before is None or not before.failures or not before.is_early:
@@ -98,7 +98,7 @@ def fails_alike(attempt: Attempt, failure: Problem) -> bool:
 
 
 def earlier_attempts(record: JobRecord) -> Earlier | None:
-    """What the attempt after the recorded one is told of those before; ``None`` for the first."""
+    """Summarize the attempts so far for the next one; ``None`` if there are none."""
     if record.is_queued:
         return None
     attempt, part = record.attempt, record.part
@@ -122,7 +122,9 @@ def earlier_attempts(record: JobRecord) -> Earlier | None:
 
 
 def before_attempt(spec: JobSpec, attempt: Attempt) -> Earlier | None:
-    """How far the run had come when an attempt started; ``None`` for the first of a run."""
+    """Return how far the run had come when an attempt started; ``None`` for the run's first
+    attempt.
+    """
     origin = spec.origin
     if attempt.earlier is not None or origin is None:
         return attempt.earlier
@@ -139,31 +141,31 @@ def first_start(now_s: float) -> Restart:
 
 
 def in_next_grant(record: JobRecord, now_s: float) -> Restart:
-    """Plan the attempt after one whose nodes were taken, and will be granted again."""
+    """Plan the attempt after one whose nodes were taken back and will be granted again."""
     cause = "its allocation waits for nodes again"
     awaited = Problem(kind=Kind.WAITS_FOR_NODES, cause=cause)
     return Restart(number=record.attempt.number + 1, at_s=now_s, waits_for=awaited)
 
 
 def is_in_next_grant(plan: Restart) -> bool:
-    """Whether an attempt begins only once its nodes are granted again."""
+    """Whether an attempt starts only once its nodes are granted again."""
     return plan.waits_for is not None and plan.waits_for.kind is Kind.WAITS_FOR_NODES
 
 
 def as_granted(plan: Restart, now_s: float) -> Restart:
-    """The same attempt, now that its nodes are granted again."""
+    """Plan the same attempt, now that its nodes are granted again."""
     return Restart(number=plan.number, at_s=now_s)
 
 
 def waiting(plan: Restart, waits_for: Problem, now_s: float) -> Restart:
-    """A planned attempt that could not start now."""
+    """Return a planned attempt, with the reason why it could not start now."""
     is_lost = waits_for.kind in SILENCES or waits_for.kind is Kind.SILENT
     since_s = plan.lost_since_s or now_s if is_lost else None
     return msgspec.structs.replace(plan, waits_for=waits_for, lost_since_s=since_s)
 
 
 def waited_too_long(record: JobRecord, now_s: float) -> Problem | None:
-    """Why a job's next attempt is given up; ``None`` if it may wait on.
+    """Return why a job's next attempt is given up; ``None`` if it may wait longer.
 
     Args:
         record: the head's.
@@ -209,8 +211,8 @@ def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tu
 
 
 def is_same_place(one: Placement, other: Placement) -> bool:
-    """Whether two placements use as much of the same node: which GPUs, and which interface, the
-    node itself decides by what it leases.
+    """Whether two placements use as much of the same node. By its leases, the node itself decides
+    which GPUs and which interface.
     """
     same = all(getattr(one, name) == getattr(other, name) for name in ("node_id", "nproc"))
     return same and len(one.gpus) == len(other.gpus)
@@ -238,8 +240,8 @@ def may_lead(node_id: NodeId, record: JobRecord) -> bool:
 
 
 def follows(attempt: Attempt, record: JobRecord) -> bool:
-    """Whether ``attempt`` may follow the recorded one: the same placements, or fewer, except for
-    the numbers of their GPUs, interfaces and addresses.
+    """Whether ``attempt`` may follow the recorded one: with the same placements or fewer, though
+    with other GPUs, interfaces and addresses.
     """
     before = {place.node_id: place for place in record.attempt.placements}
     head = record.attempt.head.node_id
@@ -259,7 +261,7 @@ def follows(attempt: Attempt, record: JobRecord) -> bool:
 
 
 def is_same_start(one: Attempt, other: Attempt) -> bool:
-    """Whether it is the same start repeated, not another head's start with the same number."""
+    """Whether an attempt is a repeated request, not another head's attempt with the same number."""
     return (one.number, one.placements, one.master_port) == (
         other.number,
         other.placements,

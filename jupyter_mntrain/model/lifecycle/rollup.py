@@ -102,7 +102,7 @@ def job_state(parts: Iterable[JobState]) -> JobState:
 
 
 def lost_part(placement: Placement, others: JobState, time_s: float | None = None) -> PartStatus:
-    """Make the part of a participant that answers and has no record of the job.
+    """Make the part of a participant that answers but has no record of the job.
 
     Args:
         others: what the known parts amount to.
@@ -127,7 +127,7 @@ def has_lost_record(part: PartStatus) -> bool:
 
 
 def taken_part(placement: Placement, problem: Problem, time_s: float | None = None) -> PartStatus:
-    """Make the part of a participant whose node a scheduler has taken back, and that is silent.
+    """Make the part of a silent participant whose node a scheduler has taken back.
 
     Args:
         problem: why, as the source of the nodes says.
@@ -139,8 +139,8 @@ def taken_part(placement: Placement, problem: Problem, time_s: float | None = No
 
 
 def is_out(part: PartStatus) -> bool:
-    """Whether this part's node can take part in no further attempt, and cannot say so: it has lost
-    its record, or was taken before it could write one.
+    """Whether this part's node is out of the job without saying so: it has lost its record, or was
+    taken back before it could write one.
     """
     problem = part.problem
     is_taken = problem is not None and problem.kind in TAKEN and part.ended_s is None
@@ -152,7 +152,7 @@ def _has_ended(part: PartStatus | None) -> bool:
 
 
 def unknown_part(placement: Placement) -> PartStatus:
-    """Make the part of a participant that does not answer: all of it is ``unknown``."""
+    """Make the part of a participant that does not answer: everything is ``unknown``."""
     return _part_in(placement, "unknown")
 
 

@@ -1,4 +1,4 @@
-"""Running changes: settings that were changed while a job ran, and the job with them. Pure."""
+"""Running changes: applies settings that were changed while a job ran to its spec. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_SETTINGS = 32
 
 
 class SettingsRequest(Record, frozen=True):
-    """Request that all ranks go on with other settings after their current step.
+    """Request that all ranks apply other settings after their current step.
 
     Args:
         key: idempotency key.
@@ -45,7 +45,7 @@ class SettingsRequest(Record, frozen=True):
 
 
 def with_change(known: Sequence[RunningChange], change: RunningChange) -> tuple[RunningChange, ...]:
-    """Remember a change, once. Of many, those that were refused or changed again are forgotten, the
+    """Add a change, once. If there are too many, drop those that were refused or changed again, the
     oldest first.
     """
     if any(one.key == change.key for one in known):
@@ -57,29 +57,29 @@ def with_change(known: Sequence[RunningChange], change: RunningChange) -> tuple[
 
 
 def earlier_changes(attempt: Attempt) -> tuple[RunningChange, ...]:
-    """The changes that an attempt began with, oldest first."""
+    """Return the changes that an attempt started with, oldest first."""
     return attempt.earlier.changes if attempt.earlier else ()
 
 
 def changes_of_attempt(parts: Sequence[PartStatus]) -> tuple[RunningChange, ...]:
-    """The changes of an attempt, oldest first: each node's ranks report the same ones."""
+    """Return the changes of an attempt, oldest first, merged as each node reports the same ones."""
     told = sorted(chain(*(part.changes for part in parts)), key=lambda one: one.step)
     none: tuple[RunningChange, ...] = ()
     return reduce(with_change, told, none)
 
 
 def changes_of(view: JobView) -> tuple[RunningChange, ...]:
-    """All changes of a job, oldest first."""
+    """Return all changes of a job, oldest first."""
     return (*earlier_changes(view.attempt), *changes_of_attempt(view.parts))
 
 
 def last_values(changes: Sequence[RunningChange]) -> dict[str, ChangedValue]:
-    """The last change of each setting, by its name."""
+    """Return the last change of each setting, by its name."""
     return {value.name: value for change in changes for value in change.values}
 
 
 def with_changes(spec: JobSpec, changes: Sequence[RunningChange]) -> JobSpec:
-    """The job as it runs after changes, which are the last of its ``--set``."""
+    """Return the job with these changes, appended to its ``--set`` options."""
     values = last_values(changes)
     if not values:
         return spec

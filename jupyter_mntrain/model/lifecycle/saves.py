@@ -1,4 +1,4 @@
-"""Saves: what a part remembers of its checkpoints."""
+"""Saves: what a part records about its checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_SAVED = 32
 
 
 def saved_changes(part: PartStatus, event: SavedEvent) -> dict[str, Any]:
-    """The newest step saved, and when each was complete or failed: once, at its first report."""
+    """Return a part's fields after a save, which is recorded once, at its first report."""
     changes: dict[str, Any] = {}
     problem = event.problem
     if problem is None:
@@ -30,7 +30,7 @@ def saved_changes(part: PartStatus, event: SavedEvent) -> dict[str, Any]:
 
 
 def requested_save(job: JobView, before: JobView) -> SavedStep | None:
-    """What became of the checkpoint that somebody asked for; ``None`` if nothing is known yet.
+    """Return the outcome of a requested checkpoint; ``None`` if it is not known yet.
 
     One that was due may become complete or fail just after a request, which the next one answers.
     Of a job that has ended, any later one counts.

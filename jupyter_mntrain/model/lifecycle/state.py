@@ -140,7 +140,7 @@ def _apply_to_rank(
 
 
 def _failed_before(part: PartStatus, problem: Problem | None) -> bool:
-    """Whether a rank had failed by itself before its part was stopped because another one had."""
+    """Whether a rank failed by itself before its part was stopped because another one failed."""
     if problem is None or problem.is_symptom or not part.stopped_after_failure:
         return False
     return (problem.time_s or float("inf")) <= (part.stopped_s or 0.0)
@@ -150,7 +150,7 @@ def _note(
     part: PartStatus,
     event: SavedEvent | SettingsTaken | EndWished | EndAwaited | StateLost | EpisodesJudged,
 ) -> PartStatus:
-    """Store what does not change the state."""
+    """Record an event that does not change the state."""
     match event:
         case SavedEvent():
             return _changed(part, **saved_changes(part, event))
@@ -167,7 +167,7 @@ def _note(
 
 
 def _warned(part: PartStatus, problem: Problem) -> PartStatus:
-    """Keep the first of each kind and rank: the others repeat it, of a later step."""
+    """Keep the first warning of each kind and rank: the others repeat it for later steps."""
     if any((one.kind, one.rank) == (problem.kind, problem.rank) for one in part.warnings):
         return part
     return _changed(part, warnings=(*part.warnings, problem))
@@ -201,7 +201,7 @@ def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus
 
 
 def _stop(part: PartStatus, event: StopAsked) -> PartStatus:
-    """Keep the first reason; but an attempt that a person stops has not failed."""
+    """Keep the first reason for the stop, though an attempt that a person stops has not failed."""
     if part.state != "stopping":
         return _advance(
             part,
@@ -249,7 +249,7 @@ def _running_when_all_are(part: PartStatus) -> PartStatus:
 
 
 def _as_wished(part: PartStatus, problem: Problem | None) -> Problem | None:
-    """The problem; of a rank that a person had killed, with that as its cause."""
+    """Return the problem; if a person had the rank killed, with that as its cause."""
     if problem is None or problem.kind not in (Kind.KILLED, Kind.OUT_OF_MEMORY):
         return problem
     reason = next((one.kill_reason for one in part.ranks if one.rank == problem.rank), "")

@@ -1,1 +1,1 @@
-"""Causes: what one kind of evidence says of a failure, a stall or a slow job. Pure."""
+"""Causes: each looks at one kind of evidence for a failure, a stall or a slow job. Pure."""

@@ -1,4 +1,4 @@
-"""Collectives: compares what ranks called in torch.distributed, and names the call that differs.
+"""Collectives: compares the ranks' calls of torch.distributed, and names the call that differs.
 Pure.
 
 The ranks of a process group make the same collectives in the same order, each with its number. So
@@ -21,7 +21,7 @@ from jupyter_mntrain.model.records.stall import RankStack
 
 
 class Caller(NamedTuple):
-    """A rank with what it does now."""
+    """A rank with its current stack."""
 
     node: str
     stack: RankStack
@@ -37,13 +37,13 @@ class _Made(NamedTuple):
 
     @property
     def at(self) -> str:
-        """The script's line, where the rank still is in that call."""
+        """The script's line, if the rank is still in that call."""
         where = self.caller.stack.where
         return f", in {where}" if where and not self.call.is_over else ""
 
 
 def mismatched_call(ranks: Sequence[Caller]) -> Problem | None:
-    """The first call that ranks of a group made differently; ``None`` if there is none."""
+    """Find the first call in which the ranks of a group differ; ``None`` if there is none."""
     for members in _groups(ranks):
         made = [{call.seq: _Made(caller, call) for call in calls} for caller, calls in members]
         made = [calls for calls in made if calls]
@@ -58,8 +58,9 @@ def mismatched_call(ranks: Sequence[Caller]) -> Problem | None:
 
 
 def missing_call(ranks: Sequence[Caller]) -> Problem | None:
-    """A call that a rank of the group has not made although it has ended all calls before; ``None``
-    if there is none. That explains a stall only if all ranks wait, and links work.
+    """Find a call that a rank of the group has not made although it has finished all earlier ones.
+
+    This explains a stall only if all ranks wait and links work.
     """
     for members in _groups(ranks):
         reached = [(_Made(caller, calls[-1])) for caller, calls in members if calls]
@@ -78,7 +79,7 @@ def missing_call(ranks: Sequence[Caller]) -> Problem | None:
 
 
 def _groups(ranks: Sequence[Caller]) -> Iterator[list[tuple[Caller, tuple[Call, ...]]]]:
-    """Members of every group, as far as they have answered."""
+    """Yield the members of every group that have answered."""
     found: dict[tuple[str, str], list[tuple[Caller, tuple[Call, ...]]]] = {}
     for caller in ranks:
         for one in caller.stack.calls:
@@ -87,14 +88,16 @@ def _groups(ranks: Sequence[Caller]) -> Iterator[list[tuple[Caller, tuple[Call, 
 
 
 def _names(here: Sequence[_Made]) -> Problem | None:
-    """Ranks that made another call altogether. That is always wrong."""
+    """Find ranks that made a different call, which is always wrong."""
     if len({one.call.name for one in here}) == 1:
         return None
     return _told(here, [one.call.name for one in here])
 
 
 def _tensors(here: Sequence[_Made]) -> Problem | None:
-    """Ranks that gave other shapes. Where all went on, they may: NCCL gathers uneven shapes."""
+    """Find ranks whose tensors have other shapes, unless all calls finished: NCCL can gather uneven
+    shapes.
+    """
     shapes = [one.call.tensors for one in here]
     if len(set(shapes)) == 1 or all(one.call.is_over for one in here):
         return None

@@ -1,4 +1,4 @@
-"""GPU causes: what the GPUs of a node say about why a rank of it ended. Pure."""
+"""GPU causes: explains by the state of a node's GPUs why a rank ended. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY_A_GPU = SYMPTOMS | {Kind.GPU_ERROR, Kind.GPU_ALLOCATOR, Kind.NCCL, Kind.CRAS
 
 
 def broken_gpu(parts: Sequence[PartStatus], end: Problem) -> Hypothesis | None:
-    """A card that was lost, or whose memory failed, since the launch.
+    """Find a GPU that was lost, or whose memory failed, since the launch.
 
     Args:
         end: how a rank ended, or its symptom.
@@ -41,7 +41,7 @@ def broken_gpu(parts: Sequence[PartStatus], end: Problem) -> Hypothesis | None:
 
 
 def with_other_users(parts: Sequence[PartStatus], end: Problem) -> Problem:
-    """The end; if a GPU's memory ran out, with the other processes that hold some of it."""
+    """Return the problem; if a GPU's memory ran out, with the other processes that use it."""
     if end.kind is not Kind.GPU_OUT_OF_MEMORY:
         return end
     told = [
@@ -61,7 +61,7 @@ def with_other_users(parts: Sequence[PartStatus], end: Problem) -> Problem:
 
 
 def _broken(node: str, before: GpuHealth | None, now: GpuHealth) -> Problem | None:
-    """What is wrong with a card that was not at the launch."""
+    """Return what has become wrong with a GPU since the launch, if anything."""
     if before is None:
         return None
     if now.trouble and not before.trouble:
@@ -86,7 +86,7 @@ def _broken(node: str, before: GpuHealth | None, now: GpuHealth) -> Problem | No
 def _gpus(
     parts: Sequence[PartStatus],
 ) -> Iterator[tuple[PartStatus, GpuHealth | None, GpuHealth]]:
-    """Every GPU of the job: its part, what it was at launch, and what it is."""
+    """Yield every GPU of the job: its part, its state at launch, and its state now."""
     for part in parts:
         if part.evidence is not None:
             before = {one.index: one for one in part.evidence.gpus_at_launch}

@@ -1,4 +1,4 @@
-"""Links: what link tries in both directions say about a broken network. Pure."""
+"""Links: finds a broken network from link tries in both directions. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def broken_link(
 
 
 def _mtu_fix(node: str, link: LinkTry, networks: Mapping[str, NetworkState]) -> str:
-    """What to do about an MTU that the network does not carry, as the interfaces have it."""
+    """Return the fix for an MTU that the network does not support, by the interfaces' MTUs."""
     ends = {one: networks[one].mtu or 0 for one in (node, link.peer) if one in networks}
     if len(ends) == 2 and len({*ends.values()}) == 2 and all(ends.values()):
         larger, smaller = max(ends, key=lambda one: ends[one]), min(ends.values())

@@ -1,4 +1,4 @@
-"""Neighbors: what the kernels' neighbor tables say about why ranks lost each other. Pure."""
+"""Neighbors: explains by the kernels' neighbor tables why ranks lost one another. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.job import PartStatus
 
 
 def another_machine(parts: Sequence[PartStatus], time_s: float | None = None) -> Hypothesis | None:
-    """An address that another machine answers for than at launch, or than the one that has it."""
+    """Find an address for which another machine answers than at launch, or than its owner."""
     for part, evidence in _known(parts):
         at_launch = _at_launch(evidence)
         for now in _now(evidence):
@@ -37,7 +37,7 @@ def another_machine(parts: Sequence[PartStatus], time_s: float | None = None) ->
 
 
 def silent_neighbors(part: PartStatus, evidence: Evidence) -> Iterator[str]:
-    """Signs that nothing answers for an address that was answered for at launch."""
+    """Yield signs that no machine answers for an address any more, though one did at launch."""
     at_launch = _at_launch(evidence)
     for now in _now(evidence):
         if not now.mac and now.address in at_launch:
@@ -45,7 +45,7 @@ def silent_neighbors(part: PartStatus, evidence: Evidence) -> Iterator[str]:
 
 
 def _at_launch(evidence: Evidence) -> dict[str, str]:
-    """The MAC addresses that answered then, by IP address."""
+    """Return the MAC addresses that answered at launch, by IP address."""
     before = evidence.at_launch.neighbors if evidence.at_launch else ()
     return {one.address: one.mac for one in before if one.mac}
 
@@ -60,7 +60,7 @@ def _known(parts: Iterable[PartStatus]) -> Iterator[tuple[PartStatus, Evidence]]
 
 
 def _owner(parts: Iterable[PartStatus], address: str) -> PartStatus | None:
-    """The part whose interface has an address, or had it at launch."""
+    """Return the part whose interface has this address, or had it at launch."""
     for part, evidence in _known(parts):
         states = (evidence.network, evidence.at_launch or evidence.network)
         own = {one.partition("/")[0] for state in states for one in state.addresses}
@@ -70,7 +70,7 @@ def _owner(parts: Iterable[PartStatus], address: str) -> PartStatus | None:
 
 
 def _peer(evidence: Evidence, address: str) -> str:
-    """The node that was tried there: whose own evidence may be still on its way."""
+    """Return the node that was tried at this address; its own evidence may not be here yet."""
     tried = {link.neighbor.address: link.peer for link in evidence.links or () if link.neighbor}
     return tried.get(address, "")
 

@@ -1,4 +1,4 @@
-"""Quiet node: the one whose NCCL log stopped first. Pure."""
+"""Quiet node: finds the node whose NCCL log stopped first. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ seconds, and clocks of machines differ."""
 
 
 def first_quiet(parts: Iterable[PartStatus], since_s: float) -> str:
-    """Say which node's NCCL was quiet first, if another one's went on for longer after the last
-    progress; empty otherwise. What NCCL said before that, while it connected, explains no stall.
+    """Say which node's NCCL log stopped first, if another node's continued after the last progress;
+    empty otherwise.
+
+    Lines from before that, when NCCL connected, do not explain a stall.
     """
     said = [
         (part.evidence.nccl_s, part.node)

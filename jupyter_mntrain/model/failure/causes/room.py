@@ -1,4 +1,4 @@
-"""Room: a file system without room, behind the end of a rank that wrote to memory mapped from it.
+"""Full file systems: a full one kills a rank that writes to memory that is mapped from it.
 
 Linux kills such a program with SIGBUS: there is no error that it could print. Pure.
 """
@@ -22,7 +22,7 @@ FULL_BYTES = 2**20
 
 
 def no_room_to_map(parts: Sequence[PartStatus], end: Problem) -> Hypothesis | None:
-    """Shared memory, or a disk of the job, that is full where a rank ended by SIGBUS.
+    """Find shared memory, or a disk of the job, that is full on a node where a rank got SIGBUS.
 
     Args:
         end: how the rank ended.
@@ -45,5 +45,5 @@ def no_room_to_map(parts: Sequence[PartStatus], end: Problem) -> Hypothesis | No
 
 
 def is_full(disk: Disk) -> bool:
-    """Whether a file system has no room, as far as is known."""
+    """Whether a file system is known to be full."""
     return disk.free_bytes is not None and disk.free_bytes < FULL_BYTES

@@ -1,4 +1,4 @@
-"""Slow causes: what changed at a rank or link that is slower than before; what to do. Pure."""
+"""Slow causes: finds what changed at a rank or link that has become slower, and the fix. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHERS_SHARE = 0.2
 
 
 class Change(NamedTuple):
-    """What changed.
+    """A change that explains a slowdown.
 
     Args:
         evidence: the counter that says so.
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 def change_of_rank(rank: RankPressure, node: Pressure) -> Change:
-    """What changed most at a rank; what it does itself, if nothing did."""
+    """Return the largest change at a rank; if there is none, its own computing."""
     for look in _RANK_CHANGES:
         if (found := look(rank, node)) is not None:
             return found
@@ -69,14 +69,14 @@ def change_of_rank(rank: RankPressure, node: Pressure) -> Change:
 
 
 def change_of_loader(rank: RankPressure) -> Change:
-    """What changed at a rank that neither computes longer nor waits for others longer."""
+    """Return the change at a rank that neither computes nor waits for others longer: its loader."""
     where = f", in {rank.where}" if rank.where else ""
     cause = f"it waits longer for its next batch{where}"
     return Change("loader", cause, fix_of(Kind.SLOW_LOADER), is_outer=False)
 
 
 def _explains(rank: RankPressure, share: Measure) -> bool:
-    """Whether a share of the time grew, and by as much as explains most of what was lost."""
+    """Whether a share of the time grew by enough to explain most of the lost time."""
     if share.grew < SHARE_GREW or rank.unit_s is None:
         return False
     longer_s = share.now * rank.unit_s.now - share.before * rank.unit_s.before
@@ -180,7 +180,7 @@ def _gpu(_rank: RankPressure, node: Pressure) -> Change | None:
 
 
 def _io(rank: RankPressure, node: Pressure) -> Change | None:
-    """Other processes' disk waits count if the rank reports time neither used nor waited."""
+    """Find disk waits; those of other processes count only if the rank has unexplained time."""
     has_rest = rank.rest_s is not None and rank.own_s is not None
     if not has_rest or node.io.grew < SHARE_GREW or rank.rest_s is None or rank.own_s is None:
         return None
@@ -208,7 +208,7 @@ _RANK_CHANGES: tuple[Callable[[RankPressure, Pressure], Change | None], ...] = (
 
 
 def change_of_link(node: str, link: LinkPressure, nodes: Mapping[str, Pressure]) -> Change:
-    """What changed at a link."""
+    """Return the largest change at a link."""
     if link.resent.grew >= RESENT:
         return Change(
             "resent",
@@ -241,7 +241,9 @@ def change_of_link(node: str, link: LinkPressure, nodes: Mapping[str, Pressure])
 def end_with_other_traffic(
     node: str, link: LinkPressure, nodes: Mapping[str, Pressure]
 ) -> str | None:
-    """The end of a link whose interface carries more of others than before, if one does."""
+    """Return the end of a link whose interface carries more traffic of others than
+    before, if any.
+    """
     least = OTHERS_SHARE * max(link.rate.before, 1.0)
     ends = (one for one in (node, link.peer) if one in nodes)
     return next((one for one in ends if nodes[one].other_traffic.grew > least), None)
