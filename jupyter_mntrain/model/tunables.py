@@ -1,4 +1,4 @@
-"""Tunables: timeouts, intervals and limits, with the user's changes.
+"""Tunables: loads timeouts, intervals and limits, with the user's changes.
 
 Later sources win: ``jupyter_mntrain/tunables.toml``; the user's file (``$MNTRAIN_CONFIG``, or
 ``mntrain/config.toml`` in the user's configuration directory); variables

@@ -1,4 +1,4 @@
-"""Whereabouts: who runs this process, in which folder, and where it keeps things.
+"""Whereabouts: finds this process's user, current folder and directories.
 
 Also where the system cannot say: in a container with a uid of its own, in a deleted folder,
 without HOME.
@@ -27,7 +27,7 @@ FOLDERS: Final = {
 
 
 def user_name() -> str:
-    """The user's name; ``uid-1000620000`` where that number has none, as in many containers."""
+    """Return the user's name, or ``uid-1000620000`` if the uid has none, as in many containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # before Python 3.13, and from there on
@@ -35,8 +35,9 @@ def user_name() -> str:
 
 
 def name_user() -> None:
-    """Have other programs find a name of this user as well: torch before 2.13 cannot compile
-    without one (pytorch#140765), nor is torchvision imported.
+    """Set ``USER`` if this user has no name, so that other libraries find one.
+
+    Without one, torch before 2.13 cannot compile (pytorch#140765), and torchvision fails to import.
     """
     try:
         getpass.getuser()
@@ -45,7 +46,7 @@ def name_user() -> None:
 
 
 def current_folder() -> Path:
-    """Where this process is; where it was, if that has been deleted."""
+    """Return the current folder; the former one if it has been deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -53,7 +54,7 @@ def current_folder() -> Path:
 
 
 def kept_folder(kept: Kept, program: str | None = PROGRAM) -> Path:
-    """Where this user's programs keep such files: absolute; it may not exist yet.
+    """Return the absolute folder for the user's files of a kind, which may not exist yet.
 
     Args:
         program: whose; ``None`` for the folder above all of them.
@@ -78,7 +79,7 @@ def kept_folder(kept: Kept, program: str | None = PROGRAM) -> Path:
 
 
 def is_kept(path: str | Path) -> bool:
-    """Whether a path lies where this user's files are kept, or is a folder above that."""
+    """Whether a path is in one of this user's folders for files, or above one."""
     for kept in FOLDERS:
         try:
             folder = kept_folder(kept)  # type: ignore[arg-type]  # its keys are those
@@ -90,5 +91,5 @@ def is_kept(path: str | Path) -> bool:
 
 
 def in_home(path: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` and ``~user`` replaced where the system knows those, as a shell does."""
+    """Expand ``~`` and ``~user`` in a path if the system knows them, as a shell does."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises instead

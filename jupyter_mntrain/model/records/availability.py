@@ -1,4 +1,4 @@
-"""Availability records: what the owner of a machine offers to the cluster."""
+"""Availability records: the resources that a machine's owner offers to the cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Drain(Record, frozen=True):
 
 
 class Availability(Record, frozen=True):
-    """What a node offers. By default everything, always.
+    """The resources that a node offers; by default everything, always.
 
     Args:
         hours: like ``Mon-Fri 19:00-07:00``, in the node's local time; empty = always.
@@ -41,5 +41,5 @@ class Availability(Record, frozen=True):
         return self.gpus is None or index in self.gpus
 
     def memory_of(self, free_bytes: int) -> int:
-        """How much of a GPU's memory is offered."""
+        """Return how much of a GPU's memory is offered."""
         return free_bytes if self.memory_bytes is None else min(free_bytes, self.memory_bytes)

@@ -1,4 +1,4 @@
-"""Checkpoint records: what a run has saved, and which of it a node has."""
+"""Checkpoint records: the checkpoints that a run has saved, and those that a node has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WantedStep = int | Literal["best"]
 
 
 class RunFigures(Record, frozen=True):
-    """Figures of a run after some of its steps, for its model's card.
+    """Figures of a run after some of its steps, for its model card.
 
     Args:
         steps: finished.
@@ -43,7 +43,7 @@ class RunFigures(Record, frozen=True):
     world_size: int = 0
 
     def after(self, earlier: RunFigures | None) -> RunFigures:
-        """With what an earlier attempt of the run knew besides."""
+        """Return the figures, completed by those of an earlier attempt of the run."""
         if earlier is None:
             return self
         known = {step: loss for step, loss in earlier.evaluations.items() if step <= self.steps}
@@ -55,7 +55,7 @@ class RunFigures(Record, frozen=True):
 
 
 def last_and_lowest(losses: Mapping[int, float]) -> dict[int, float]:
-    """Of losses by finished steps, those that are numbers."""
+    """Return the last and the lowest finite loss, by finished steps."""
     finite = {step: loss for step, loss in losses.items() if isfinite(loss)}
     if not finite:
         return {}
@@ -96,15 +96,16 @@ class Manifest(Record, frozen=True):
 
     @property
     def age(self) -> tuple[int, int]:
-        """Sorts checkpoints of a run, the newest last. The attempt counts first: after a restart
-        from step 400, the step 600 of the attempt before is of the past, even if a node that was
-        away brings it back.
+        """Sort key of a run's checkpoints, the newest last, by attempt before step.
+
+        After a restart from step 400, step 600 of the attempt before is obsolete, even if a node
+        that was away brings it back.
         """
         return self.attempt, self.step
 
 
 def best_first(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Those that were evaluated, the lowest loss first; of equal ones the older."""
+    """Return the evaluated checkpoints, the lowest loss first; of equal ones the older first."""
     known = [(one.evaluation_loss, one.age, one) for one in manifests]
     ranked = ((loss, age, one) for loss, age, one in known if loss is not None)
     return [one for _, _, one in sorted(ranked, key=lambda each: each[:2])]
@@ -130,7 +131,7 @@ class HeldCheckpoint(Record, frozen=True):
 
 
 class UnfinishedSave(Record, frozen=True):
-    """A save that was interrupted here; if another node published it, it counts.
+    """A save that was interrupted here; it counts if another node published it.
 
     Args:
         shard_bytes: by rank.
@@ -142,7 +143,7 @@ class UnfinishedSave(Record, frozen=True):
 
 
 class NodeCheckpoints(Record, frozen=True):
-    """What one node has of a run.
+    """The checkpoints of a run that one node has.
 
     Args:
         directory: the run's checkpoint directory on the node.
@@ -159,7 +160,7 @@ class NodeCheckpoints(Record, frozen=True):
 
 
 class RunCheckpoint(Record, frozen=True):
-    """A checkpoint of a run, as all nodes together have it.
+    """A checkpoint of a run, merged from all nodes.
 
     Args:
         size_bytes: of all shards, once.
@@ -186,7 +187,7 @@ class RunCheckpoint(Record, frozen=True):
 
     @property
     def age(self) -> tuple[int, int]:
-        """As that of its manifest."""
+        """Sort key, equal to that of its manifest."""
         return self.attempt, self.step
 
     @property
@@ -194,7 +195,7 @@ class RunCheckpoint(Record, frozen=True):
         return not self.missing
 
     def fewest_nodes(self) -> tuple[str, ...]:
-        """Nodes that together have all shards which any has: one, where one has all."""
+        """Return few nodes that together have all available shards; a single one if it has all."""
         chosen: list[str] = []
         left = {rank for ranks in self.nodes.values() for rank in ranks}
         while left:
@@ -204,7 +205,7 @@ class RunCheckpoint(Record, frozen=True):
         return tuple(chosen)
 
     def missing_without(self, nodes: Collection[str]) -> dict[str, tuple[int, ...]]:
-        """Shards that none of ``nodes`` has, by a node that has them; ``""`` = none that answers.
+        """Return the shards that none of ``nodes`` has, by a node that has them; ``""``: none has.
 
         Args:
             nodes: names of the nodes that take part.
@@ -235,9 +236,8 @@ class RunCheckpoints(Record, frozen=True):
 
 
 class SavedStep(Record, frozen=True):
-    """A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time; with a
-    ``problem``, it could not be saved. ``is_scheduled``: as its ranks told, nobody had asked for
-    it.
+    """A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time, or with a
+    ``problem`` could not be saved. ``is_scheduled``: nobody had requested it, as its ranks report.
     """
 
     step: int

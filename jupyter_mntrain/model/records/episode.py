@@ -30,15 +30,15 @@ class Episode(Record, frozen=True):
 
     @property
     def is_slowdown(self) -> bool:
-        """Whether the job ran, slower than before."""
+        """Whether the job ran more slowly than before."""
         return not self.is_stall and self.problem.kind in SLOWNESS
 
     def ended(self, time_s: float) -> Episode:
-        """The same; over since ``time_s``, if it was not over before."""
+        """Return the episode with its end at ``time_s``, unless it had ended before."""
         return self if self.end_s else msgspec.structs.replace(self, end_s=time_s)
 
 
 def newest(episodes: Iterable[Episode]) -> tuple[Episode, ...]:
-    """Those that a record keeps: the ones that are not over, and the latest that are."""
+    """Return the episodes that a record keeps: the current ones, and the latest of the others."""
     kept = sorted(episodes, key=lambda one: one.end_s or float("inf"))[-MOST_KEPT:]
     return tuple(sorted(kept, key=lambda one: one.problem.time_s or 0.0))

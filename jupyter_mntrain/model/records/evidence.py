@@ -1,4 +1,4 @@
-"""Evidence: what a participant finds around its part when that fails or stalls."""
+"""Evidence: what a participant finds on its node when its part fails or stalls."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class StuckConnection(Record, frozen=True):
 
 
 class OpenFiles(Record, frozen=True):
-    """How near a process, or the machine, is to its limit of open files.
+    """How close a process or the machine is to its limit of open files.
 
     Args:
         who: ``machine``, ``agent`` or like ``rank 1``.
@@ -107,7 +107,7 @@ class OpenFiles(Record, frozen=True):
 
 
 class GpuHealth(Record, frozen=True):
-    """What a GPU of the job says of itself.
+    """What a GPU of the job reports about itself.
 
     Args:
         trouble: why it does not answer, in NVML's words; empty if it does.

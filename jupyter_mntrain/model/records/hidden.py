@@ -1,4 +1,4 @@
-"""Hidden: which secrets a job has, and records, or any other answer, as they may be shown. Pure.
+"""Hidden: finds the secrets of a job, and masks them in records and other answers. Pure.
 
 What is hidden in one place is hidden in all: a value that a spec must not show is masked in every
 text of every record, whatever field somebody adds tomorrow.
@@ -49,7 +49,7 @@ _WITHOUT_TEXT = (bool, int, float, bytes, NoneType)
 
 
 class _Hiding(NamedTuple):
-    """What is hidden: these values; and of a spec, what this leaves out."""
+    """What to hide: these values, and what ``show`` removes from a spec."""
 
     values: tuple[str, ...]
     show: Callable[[JobSpec], JobSpec]
@@ -60,7 +60,7 @@ Cleaner = Callable[[Any, _Hiding], Any]
 
 
 def hidden_values(spec: JobSpec) -> tuple[str, ...]:
-    """Secrets of a job, in each spelling that a text may have: of its variables and arguments.
+    """Return the secrets in a job's variables and arguments, in each spelling that a text may use.
 
     A switch like ``true`` is none, nor is the name of a node, by which answers are put together.
     """
@@ -79,7 +79,7 @@ def hidden_values(spec: JobSpec) -> tuple[str, ...]:
 
 
 def shown_spec(spec: JobSpec) -> JobSpec:
-    """A spec without the values of secret variables, and without secret arguments."""
+    """Return a spec without the values of secret variables and without secret arguments."""
     return msgspec.structs.replace(
         spec,
         entry=shown_words(spec.entry),
@@ -91,8 +91,8 @@ def shown_spec(spec: JobSpec) -> JobSpec:
 def cleaned(
     content: T, values: Iterable[str] = (), *, show: Callable[[JobSpec], JobSpec] = shown_spec
 ) -> T:
-    """The same with every secret in its texts masked: those given, those of known forms, and in
-    a record of a job its own.
+    """Return a copy with all secrets masked: given ones, those of known forms, and in a job's
+    record its own.
 
     Args:
         content: a record, or what is made of them and of JSON's types.
@@ -106,7 +106,7 @@ def cleaned(
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """A value as it is, as JSON, Python and addresses write it, and its lines."""
+    """Yield a value as it is, as JSON, Python and URLs write it, and its lines."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
@@ -118,7 +118,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _clean(content: Any, hiding: _Hiding) -> Any:
-    """By what it is, where no type is declared."""
+    """Mask a value by its actual type, where none is declared."""
     match content:
         case str():
             return masked(content, hiding.values)
@@ -152,14 +152,14 @@ def _clean_record(record: msgspec.Struct, hiding: _Hiding) -> msgspec.Struct:
 
 @cache
 def _cleaners(kind: type[msgspec.Struct]) -> tuple[tuple[str, Cleaner], ...]:
-    """How each field of a record that may hold text is cleaned."""
+    """Return a cleaner for each field of a record that may hold text."""
     hints = get_type_hints(kind, include_extras=True)
     made = ((name, _cleaner(hints[name])) for name in kind.__struct_fields__)
     return tuple((name, cleaner) for name, cleaner in made if cleaner is not None)
 
 
 def _cleaner(hint: Any) -> Cleaner | None:
-    """How what has this type is cleaned; ``None`` if it cannot hold a text.
+    """Return the cleaner for a type; ``None`` if it cannot hold text.
 
     Raises:
         TypeError: that is not known.
@@ -191,7 +191,7 @@ def _clean_id(text: str, hiding: _Hiding) -> str:
 
 
 def _of_union(kinds: Sequence[Any]) -> Cleaner | None:
-    """The first whose kind of value it is: a union has one of text, and one of containers."""
+    """Return a cleaner for a union, which picks the member that fits the value."""
     made = [(get_origin(kind) or kind, _cleaner(kind)) for kind in kinds]
     known = [(origin, cleaner) for origin, cleaner in made if cleaner is not None]
     if not known:
@@ -236,7 +236,7 @@ def _of_mapping(of_key: Cleaner | None, of_value: Cleaner | None) -> Cleaner | N
 
 
 def _same(before: Any, after: list[Any]) -> Any:
-    """What came out, in what went in; that itself if nothing changed."""
+    """Return the cleaned items in a container of the same type; the same object if none changed."""
     if all(old is new for old, new in zip(before, after, strict=True)):
         return before
     return type(before)(after)

@@ -129,31 +129,31 @@ class JobSpec(UserRecord, frozen=True):
 
     @property
     def runs_trainer(self) -> bool:
-        """Whether it is a recipe for the built-in trainer, not a script."""
+        """Whether the job is a recipe for the built-in trainer, not a script."""
         return self.entry[:2] == ("-m", TRAINER)
 
     @property
     def runs_program(self) -> bool:
-        """Whether its entry is a program with its arguments, which torchrun runs by itself."""
+        """Whether its entry is an executable with arguments, which torchrun runs directly."""
         return bool(NO_PYTHON.intersection(self.torchrun_arguments))
 
     @property
     def needs_package(self) -> bool:
-        """Whether it runs a program of this package: the trainer, or one next to it."""
+        """Whether it runs a program of this package: the trainer or another one."""
         return self.entry[:1] == ("-m",) and self.entry[1].startswith("jupyter_mntrain.")
 
     @property
     def runs_beside(self) -> bool:
-        """Whether it runs a program of this package next to the trainer, like generate."""
+        """Whether it runs a program of this package other than the trainer, such as generate."""
         return self.needs_package and not self.runs_trainer
 
     def run_of(self, job_id: JobId) -> JobId:
-        """The run of a job with this spec."""
+        """Return the run of a job with this spec."""
         origin = self.origin
         return job_id if origin is None or origin.is_branch else origin.run or job_id
 
     def run_attempt(self, number: int) -> int:
-        """The number in its run of an attempt of a job with this spec."""
+        """Return an attempt's number within the run, for a job with this spec."""
         return number + (self.origin.attempts if self.origin else 0)
 
 
@@ -201,12 +201,14 @@ class Attempt(Record, frozen=True):
 
     @property
     def world_size(self) -> int:
-        """Ranks of this attempt: fewer than the spec's once it goes on without a node."""
+        """The number of ranks of this attempt: fewer than the spec's once it continues without a
+        node.
+        """
         return sum(placement.nproc for placement in self.placements)
 
 
 class RankStatus(Record, frozen=True):
-    """State of a rank, as its node knows it.
+    """The state of a rank, as its node knows it.
 
     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
@@ -267,8 +269,8 @@ class PartStatus(Record, frozen=True):
 
     @property
     def awaited(self) -> str:
-        """What keeps it from ending: ``node2: stopping, waiting for pid 123 python (…)``; empty if
-        nothing is known to.
+        """What keeps the part from ending, like ``node2: stopping, waiting for pid 123 python
+        (…)``; empty if nothing is known.
         """
         if not self.waits_for:
             return ""
@@ -333,7 +335,7 @@ class JobRecord(Record, frozen=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether its part has not ended, or its node plans another attempt."""
+        """Whether its part is still active, or its node plans another attempt."""
         return self.part.state not in TERMINAL or self.restart is not None
 
     def without_files(self) -> JobRecord:
@@ -367,12 +369,12 @@ class JobView(Record, frozen=True):
 
     @property
     def saved_step(self) -> int | None:
-        """Step of the newest complete checkpoint."""
+        """The step of the newest complete checkpoint."""
         return max((part.saved_step or 0 for part in self.parts), default=0) or None
 
     @property
     def resumed_step(self) -> int | None:
-        """Step of the checkpoint that the attempt has loaded; ``None`` = none, or not yet."""
+        """The step of the checkpoint that the attempt has loaded; ``None``: none, or not yet."""
         return max((part.resumed_step or 0 for part in self.parts), default=0) or None
 
     @property

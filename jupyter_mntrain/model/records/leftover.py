@@ -28,7 +28,7 @@ class Leftover(Record, frozen=True):
     waits_in: str = ""
 
     def __str__(self) -> str:
-        """Like ``pid 123 python (uninterruptible, nfs_wait)``."""
+        """Describe the process, like ``pid 123 python (uninterruptible, nfs_wait)``."""
         name = self.command.partition(" ")[0].rpartition("/")[2]
         state = _KERNEL_STATES.get(self.status[:2].strip(), self.status)
         facts = ", ".join(fact for fact in (state, self.waits_in) if fact)

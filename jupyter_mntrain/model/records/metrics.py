@@ -107,7 +107,7 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether it was not applied: what is not finite in it spoils nothing."""
+        """Whether the step was not applied, so that non-finite values in it do no harm."""
         return self.skipped_step == self.step
 
     def __post_init__(self) -> None:
@@ -149,7 +149,7 @@ class RankText(Record, frozen=True, tag_field="kind", tag="text"):
 
 
 class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
-    """A rank's progress with something other than a step: loading, reading, measuring.
+    """A rank's progress with something other than a step, such as loading or measuring.
 
     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
     bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown. ``per_s`` is how
@@ -166,14 +166,14 @@ class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
 
     @property
     def remaining_s(self) -> float | None:
-        """Time that the rest takes at this rate."""
+        """The seconds that the rest takes at this rate."""
         if self.total is None or not self.per_s or self.per_s <= 0:
             return None
         return max(0.0, self.total - self.done) / self.per_s
 
     @property
     def is_over(self) -> bool:
-        """Whether this is the last report of it."""
+        """Whether this is the last report of this progress."""
         return self.total is not None and self.done >= self.total
 
 
@@ -183,7 +183,7 @@ send: an activation (F) or its gradient (B)."""
 
 
 class TracedAction(Record, frozen=True, array_like=True):
-    """An action of a rank; a list in JSON, as a step has hundreds.
+    """An action of a rank, in JSON a list, as a step has hundreds.
 
     Args:
         begin_s, end_s: from the step's begin on this rank. A message has no end of its own: it is
@@ -221,7 +221,7 @@ class RankTrace(Record, frozen=True, tag_field="kind", tag="trace"):
 
 class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
     """A checkpoint of ``step`` steps that is complete on all ranks, or with a ``problem`` could not
-    be saved; ``is_scheduled``: nobody had asked for it.
+    be saved. ``is_scheduled``: nobody had requested it.
     """
 
     time_s: float
@@ -232,7 +232,7 @@ class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
 
 
 class RankSettings(Record, frozen=True, tag_field="kind", tag="settings"):
-    """Settings that all ranks took, or refused, after the same step."""
+    """Settings that all ranks applied, or refused, after the same step."""
 
     time_s: float
     rank: Rank
@@ -271,7 +271,9 @@ class PartChange(Record, frozen=True, tag_field="kind", tag="part"):
 
 
 def _carry(record: Record, name: str, value: Number | None) -> None:
-    """Replace NaN and infinity by name: msgspec would write ``null``, which means unknown."""
+    """Replace NaN and infinity by their names, as msgspec would write ``null``, which means
+    unknown.
+    """
     if isinstance(value, float) and not isfinite(value):
         msgspec.structs.force_setattr(record, name, carried(value))
 

@@ -1,4 +1,4 @@
-"""Node records: hardware, networks, software."""
+"""Node records: hardware, networks and software."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Condition = Literal["alone", "short of CPU", "beside a job", "cut short"]
 
 
 class Capacity(Record, frozen=True):
-    """Capacity: what a link carries in one direction, counted as its interface counts.
+    """Capacity of a link in one direction, as its interface counts bytes.
 
     That is with the headers, so that the counters of a full link show 100 %. What a network card
     calls itself is not a capacity: virtual cards say nonsense (veth: 10 Gbit/s).
@@ -51,12 +51,12 @@ class Capacity(Record, frozen=True):
 
     @property
     def payload_bytes_per_s(self) -> float:
-        """Capacity without headers, for comparison with the ranks' own bytes."""
+        """The capacity without headers, for comparison with the ranks' own bytes."""
         return self.bytes_per_s * self.payload_share
 
 
 class Latency(Record, frozen=True):
-    """How long a byte takes one way, while nothing else is sent: half of a TCP round trip.
+    """One-way latency of an idle link: half of a TCP round trip.
 
     Args:
         p99_s: of the slowest hundredth; the slowest of all if there are fewer.
@@ -69,7 +69,7 @@ class Latency(Record, frozen=True):
 
 
 class LinkMeasurement(Record, frozen=True):
-    """Measurement of one direction between two nodes. The sender keeps it.
+    """Measurement of one direction between two nodes, stored by the sender.
 
     Args:
         sender: name of the node that sent, over its ``interface``.
@@ -177,20 +177,21 @@ class Gpu(Record, frozen=True):
 
     @property
     def owners(self) -> str:
-        """Processes that compute on it, for people; empty if there are none."""
+        """The processes that compute on the GPU, for people; empty if there are none."""
         return " and ".join(map(str, self.processes))
 
     @property
     def is_idle(self) -> bool:
-        """Whether no process computes on it. What a display holds of its memory is no job: a 4K
-        desktop with a browser takes 1 to 2 GiB, and a GPU that shares its machine's memory (DGX
-        Spark, Jetson) shows what the whole machine uses.
+        """Whether no process computes on the GPU. Memory in use alone does not count.
+
+        A 4K desktop with a browser takes 1 to 2 GiB, and a GPU that shares its machine's memory
+        (DGX Spark, Jetson) shows what the whole machine uses.
         """
         return not self.processes
 
     def may_be_used(self, *, shares: bool = False) -> bool:
-        """Whether a job may begin there now. Other people's computing is respected, unless the
-        person named this very GPU.
+        """Whether a job may start on the GPU now: if it is idle, or was explicitly named to be
+        shared.
 
         Args:
             shares: it was named; see :attr:`Participant.shares_gpus`.
@@ -198,15 +199,16 @@ class Gpu(Record, frozen=True):
         return shares or self.is_idle
 
     def free_bytes(self, *, shares: bool = False) -> int:
-        """Memory that a job gets there: what nobody uses; all of it once what computes ends, for
-        which a job waits that does not share it.
+        """Return the memory that a job gets on the GPU.
+
+        A job that shares it gets what is unused; one that waits until it is idle gets all of it.
         """
         held = self.memory_used_bytes if self.may_be_used(shares=shares) else 0
         return max(0, self.memory_total_bytes - held)
 
 
 class Tools(Record, frozen=True):
-    """What an interpreter has to compile kernels with, and for parts of recipes that are optional.
+    """The compilers of an interpreter, and its packages for optional parts of recipes.
 
     Args:
         packages: versions of triton, liger-kernel, torchao, flash-attn, peft, of those installed.
@@ -303,12 +305,12 @@ class NodeInfo(Record, frozen=True):
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """The names that refer to it: its name, its id, its host name."""
+        """The names that refer to the node: its name, id and host name."""
         return self.name, self.node_id, self.inventory.hostname
 
     @property
     def leased_gpus(self) -> set[int]:
-        """Indices of those that jobs of this cluster use."""
+        """The indices of the GPUs that jobs of this cluster use."""
         return {index for lease in self.leases for index in lease.gpus}
 
 
@@ -333,7 +335,7 @@ class Heartbeat(Record, frozen=True, tag_field="kind", tag="heartbeat"):
 
 
 class MachineDescription(Record, frozen=True):
-    """What a report tells of a node besides its inventory.
+    """What a report contains about a node in addition to its inventory.
 
     Args:
         packages: versions of all that ranks can import, by name.
@@ -346,7 +348,7 @@ class MachineDescription(Record, frozen=True):
 
 
 class Workplace(Record, frozen=True):
-    """What a job runs in on every node, as in :class:`~jupyter_mntrain.model.records.job.JobSpec`.
+    """A job's folder and interpreter, as in :class:`~jupyter_mntrain.model.records.job.JobSpec`.
 
     Args:
         trains: whether it runs a program of this package there: the built-in trainer.
@@ -358,7 +360,7 @@ class Workplace(Record, frozen=True):
 
 
 class FoundWorkplace(Record, frozen=True):
-    """What a node has of a workplace.
+    """What a node has of a job's workplace.
 
     Args:
         python: path of the interpreter; ``None`` if there is none.

@@ -67,7 +67,7 @@ class NodeView(Record, frozen=True):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it has not answered this driver yet, and may still do so."""
+        """Whether the node has not answered this driver yet, but may still do so."""
         return self.liveness == "connecting" and (
             self.problem is None or self.problem.kind in _PATIENT
         )
@@ -78,7 +78,8 @@ _PATIENT = frozenset({Kind.NO_ANSWER, Kind.SLOW_TO_ANSWER})
 
 
 def awaited_words(nodes: Sequence[NodeView], now_s: float) -> str:
-    """Which nodes have not answered yet: ``node2 has not answered yet (1.2 s)``; empty if all have.
+    """Say which nodes have not answered, like ``node2 has not answered yet (1.2 s)``; empty if
+    none.
 
     Args:
         now_s: Unix time.

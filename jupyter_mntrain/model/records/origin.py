@@ -1,4 +1,4 @@
-"""Origin: what a resumed job or a further attempt goes on from, and what was changed meanwhile."""
+"""Origin: what a resumed job or a later attempt continues from, and what was changed since."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.model.ids import JobId
 
 
 class Origin(UserRecord, frozen=True):
-    """What a resumed job goes on from, as the driver found it.
+    """The checkpoint that a resumed job continues from, as the driver found it.
 
     Args:
         job: the job that was resumed; ``None`` = none: a launch began with the checkpoint at
@@ -46,7 +46,7 @@ class Origin(UserRecord, frozen=True):
 
 
 class ChangedValue(Record, frozen=True):
-    """A setting of the recipe before and after a change, in TOML without quotes; ``before`` is
+    """A setting of the recipe before and after a change, in TOML without quotes. ``before`` is
     empty if it had no value.
     """
 
@@ -59,7 +59,7 @@ class ChangedValue(Record, frozen=True):
 
 
 class RunningChange(Record, frozen=True):
-    """Settings that somebody changed while a job ran, as its ranks report it.
+    """Settings that somebody changed while a job ran, as its ranks report them.
 
     Args:
         key: of the request.
@@ -83,7 +83,8 @@ class RunningChange(Record, frozen=True):
 
 
 class Earlier(Record, frozen=True):
-    """How far the earlier attempts of a run came, as the head or driver knew that starts the next.
+    """How far the earlier attempts of a run came, as known to the head or driver that starts the
+    next.
 
     Args:
         world_size: ranks of the first attempt.

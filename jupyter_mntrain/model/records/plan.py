@@ -1,4 +1,4 @@
-"""Plan records: what devices do, what a job is predicted to do, and the spans of one step."""
+"""Plan records: speeds of devices and links, a job's predicted step, and the spans of one step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StepSpan(Record, frozen=True):
 
 
 class StepSpans(Record, frozen=True):
-    """One step of a pipeline, seen.
+    """One step of a pipeline as spans, recorded or predicted.
 
     Args:
         seconds: from its begin to its end.
@@ -47,7 +47,7 @@ class StepSpans(Record, frozen=True):
 
 
 class DeviceSpeed(Record, frozen=True):
-    """What a device achieves for one rank in one dtype.
+    """The speed of a device for one rank in one dtype.
 
     Args:
         flops_per_s: of large matrix products.
@@ -69,8 +69,8 @@ class DeviceSpeed(Record, frozen=True):
 
 
 class MeasuredLayer(Record, frozen=True):
-    """How long a layer of a Llama-like decoder takes for one sequence: with a gated MLP, and as
-    many key and value heads as heads, of 64 values each.
+    """The time of one Llama-like decoder layer for one sequence: with a gated MLP, and as many key
+    and value heads as heads, of 64 values each.
 
     Args:
         backward_s: with the gradients of inputs and weights.
@@ -89,7 +89,7 @@ class MeasuredLayer(Record, frozen=True):
 
 
 class AchievedRate(Record, frozen=True):
-    """What a rank of a job achieved on a device, while it computed.
+    """The rate that a rank of a job achieved on a device while it computed.
 
     Args:
         flops_per_s: of the model's FLOPs: what was recomputed is not among them.
@@ -104,7 +104,7 @@ class AchievedRate(Record, frozen=True):
 
 
 class DeviceMeasurement(Record, frozen=True):
-    """What a device of a node does for one rank in one dtype, measured by a Python of its jobs.
+    """A node's device as measured for one rank in one dtype, by an interpreter of its jobs.
 
     Args:
         gpu: its index, as in :class:`~jupyter_mntrain.model.records.node.Gpu`; ``None``: the CPU.
@@ -168,7 +168,7 @@ class MeasureDevices(Record, frozen=True):
 
 
 class LinkSpeed(Record, frozen=True):
-    """What one direction of a link does.
+    """The speed of a link in one direction.
 
     Args:
         bytes_per_s: of payload.
@@ -184,7 +184,7 @@ class LinkSpeed(Record, frozen=True):
 
 
 class PlannedRank(Record, frozen=True):
-    """What a plan gives one rank, and what it predicts of it.
+    """A plan's share for one rank, with its predictions.
 
     Args:
         node: its name.
@@ -208,7 +208,7 @@ class PlannedRank(Record, frozen=True):
 
 
 class PlannedLink(Record, frozen=True):
-    """What a plan predicts of one direction between two ranks of different nodes.
+    """A plan's prediction for one direction between two ranks on different nodes.
 
     Args:
         sender, receiver: ranks.
@@ -225,7 +225,7 @@ class PlannedLink(Record, frozen=True):
 
 
 class OtherPlan(Record, frozen=True):
-    """A plan next to the chosen one.
+    """An alternative to the chosen plan.
 
     Args:
         name: what it is, in words, such as ``equal split`` or ``second best``.
@@ -245,7 +245,7 @@ class OtherPlan(Record, frozen=True):
 
 
 class Improvement(Record, frozen=True):
-    """What would help, alone and planned again.
+    """A change that would shorten the step, planned on its own.
 
     Args:
         what: in words, such as ``a 2.5 Gbit/s link from node1 to node2``.
@@ -261,7 +261,7 @@ class Improvement(Record, frozen=True):
 
 
 class Plan(Record, frozen=True):
-    """A plan for a job, with what it predicts.
+    """A plan for a job, with its predictions.
 
     Args:
         step_s: predicted seconds of a step, the optimizer included.

@@ -1,4 +1,4 @@
-"""Pressure: how fast a part of a job is now and was before, and what presses on it."""
+"""Pressure: how fast a part of a job is now and was before, and what slows it down."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Measure(Record, frozen=True):
 
     @property
     def grew(self) -> float:
-        """By how much it is higher now."""
+        """The difference between now and before."""
         return self.now - self.before
 
     @property
     def times(self) -> float:
-        """How many times it is what it was."""
+        """The ratio of now to before."""
         return self.now / max(self.before, 1e-9)
 
 
@@ -27,7 +27,7 @@ NOTHING = Measure(now=0.0, before=0.0)
 
 
 class RankPressure(Record, frozen=True):
-    """One rank.
+    """The pressure on one rank.
 
     Args:
         unit_s: seconds per step; or, if ``is_counted``, per as many bytes sent or CPU seconds used
@@ -64,7 +64,7 @@ class RankPressure(Record, frozen=True):
 
 
 class LinkPressure(Record, frozen=True):
-    """What this node's ranks send to another node.
+    """The traffic of this node's ranks to another node.
 
     Args:
         rate: bytes per second while there was something to send that the receiver had room for.
@@ -81,7 +81,7 @@ class LinkPressure(Record, frozen=True):
 
 
 class Pressure(Record, frozen=True):
-    """What a node measured around its part of a job.
+    """What a node measured about its part of a job.
 
     Args:
         interface: the ranks'.

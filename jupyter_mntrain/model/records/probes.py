@@ -1,4 +1,4 @@
-"""Link records: a link's ends when it was measured, and the messages of a measurement."""
+"""Link records: the state of a link's ends when it was measured, and a measurement's messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Streams = Annotated[int, Meta(ge=1, le=MOST_STREAMS)]
 
 
 class LinkEnd(Record, frozen=True):
-    """What an interface was when a link was measured over it: if it changes, so may the link.
+    """An interface's state when a link was measured over it: if it changes, the link may, too.
 
     Args:
         came_up: how often its carrier had come up; ``None`` if that is unknown.
@@ -45,7 +45,7 @@ class LinkEnd(Record, frozen=True):
 
 
 class MeasureLease(Record, frozen=True):
-    """Request for the sole right to measure links of a node. Repeated: renew it.
+    """Request for the exclusive right to measure a node's links; repeat it to renew the right.
 
     Args:
         key: of this measurement.
@@ -63,7 +63,7 @@ class MeasureLease(Record, frozen=True):
 
 
 class ProbeListen(Record, frozen=True):
-    """Request to open a one-shot sink on ``address`` for a probe; ``lease``: key of a driver's."""
+    """Request to open a one-shot sink on ``address`` for a probe; ``lease``: the driver's key."""
 
     address: str
     streams: Streams = 1

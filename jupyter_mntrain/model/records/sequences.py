@@ -1,4 +1,4 @@
-"""Sequences as people see them before the first step: what is learned, and where documents end."""
+"""Sequences as shown before the first step, with trained tokens and document ends marked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Mark = Literal["plain", "learned", "special", "note"]
 
 
 class TokenRun(Record, frozen=True):
-    """Neighboring tokens of a sequence, or what is between them.
+    """Neighboring tokens of a sequence, or a mark between them.
 
     Args:
         kind: ``text``; one ``special`` token; some tokens ``left-out``; that a document has
@@ -68,7 +68,7 @@ class ShownSequence(Record, frozen=True):
         return f"{documents}, {self.tokens:,} tokens{padding}; {learned} learned"
 
     def marked(self) -> Iterator[tuple[str, Mark]]:
-        """Yield the text in pieces, safe to show, and what each is."""
+        """Yield the text in pieces that are safe to show, each with its mark."""
         # Where all is learned, marks would only say so of every word.
         marks, is_open, at_begin = self.learned < self.tokens, False, True
         for run in self.runs:
@@ -89,7 +89,7 @@ class ShownSequence(Record, frozen=True):
             yield LEARNED[1], "learned"
 
     def lines(self) -> list[str]:
-        """The text in lines; long ones of few tokens each lack their middle."""
+        """Return the text in lines; the middle of long lines with few tokens is left out."""
         lines = "".join(text for text, _ in self.marked()).rstrip("\n").split("\n")
         if len(lines) <= MOST_LINES:
             return lines
@@ -99,7 +99,7 @@ class ShownSequence(Record, frozen=True):
 
 
 class DataPreview(Record, frozen=True):
-    """What a recipe's data becomes.
+    """A preview of the sequences made from a recipe's data.
 
     Args:
         summary: in lines, as the log has it.
@@ -116,7 +116,7 @@ class DataPreview(Record, frozen=True):
         return f"the first {len(self.sequences)} of {self.count:,} sequences: {LEGEND}"
 
     def lines(self) -> Iterator[str]:
-        """Yield what the log says."""
+        """Yield the lines for the log."""
         yield from self.summary
         if self.sequences:
             yield self.heading

@@ -1,4 +1,4 @@
-"""Settings of jobs, and what differs between those of two."""
+"""Settings of jobs, and differences between jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ of the launch, like ``--restarts``."""
 
 
 class Setting(Record, frozen=True, omit_defaults=False):
-    """One setting.
+    """A setting of a job.
 
     Args:
         name: ``section.field``; options of the launch are in the section ``launch``.
@@ -33,7 +33,7 @@ class Setting(Record, frozen=True, omit_defaults=False):
 
 
 class DifferentSetting(Record, frozen=True):
-    """A setting that is not the same in all of the jobs, in their order.
+    """A setting that differs between jobs, with its values in their order.
 
     ``None`` = a job that has no such setting: a script has none of a recipe.
     """
@@ -72,7 +72,7 @@ class SettingChange(Record, frozen=True):
     is_automatic: bool = False
 
     def __str__(self) -> str:
-        """Like ``train.steps 400 → 800``, or ``optimizer.warmup_steps 40 → 80 (auto)``."""
+        """Write the change like ``train.steps 400 → 800``, with ``(auto)`` if it was chosen."""
         how = " (auto)" if self.is_automatic else ""
         return f"{self.name} {_shown(self.before)} → {_shown(self.after)}{how}"
 

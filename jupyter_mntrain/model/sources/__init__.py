@@ -1,1 +1,1 @@
-"""Sources of nodes: what each is asked for, what it tells, and how it takes nodes back. Pure."""
+"""Sources of nodes: requests to schedulers, and their answers. Pure."""

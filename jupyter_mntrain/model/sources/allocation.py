@@ -1,4 +1,4 @@
-"""Allocation: what a source says of the nodes that it was asked for."""
+"""Allocation: the state of requested nodes, as their scheduler reports it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ a time limit."""
 
 
 class Slot(Record, frozen=True):
-    """One of the nodes, by a name that stays when the machine behind it changes.
+    """One node of an allocation, whose name stays the same if its machine is replaced.
 
     Args:
         name: of its node in the cluster: ``slurm-0``.
@@ -54,11 +54,13 @@ class Waiting(Record, frozen=True):
 
     @property
     def can_end(self) -> bool:
-        """Whether waiting can ever help."""
+        """Whether waiting may help."""
         return self.reason.kind is not Kind.NEVER_GRANTED
 
     def forecast_s(self, now_s: float) -> float | None:
-        """Seconds until the expected start; ``None`` if unknown, past, or too far to be true."""
+        """Return the seconds until the expected start; ``None`` if unknown, past, or implausibly
+        far.
+        """
         if self.expected_start_s is None:
             return None
         ahead_s = self.expected_start_s - now_s
@@ -66,7 +68,7 @@ class Waiting(Record, frozen=True):
 
 
 class Allocation(Record, frozen=True):
-    """Nodes that were asked for, as the source describes them now.
+    """The requested nodes, as the scheduler describes them now.
 
     Args:
         id: the source's own: the scheduler's number of it.
@@ -95,7 +97,9 @@ class Allocation(Record, frozen=True):
         return self.state == "ended"
 
     def time_left_s(self, now_s: float) -> float | None:
-        """Until its time limit; ``None`` without one, or while it holds no nodes."""
+        """Return the seconds until its time limit; ``None`` without one, or while it holds no
+        nodes.
+        """
         if self.state != "running" or self.ends_s is None:
             return None
         return max(0.0, self.ends_s - now_s)

@@ -1,4 +1,4 @@
-"""Allocation limits: what an allocation gives to a process, by its environment. Pure.
+"""Allocation limits: reads a process's share of an allocation from its environment. Pure.
 
 Only this room knows variables of schedulers. Sources: the manual pages of sbatch and srun of
 SLURM (OUTPUT ENVIRONMENT VARIABLES), and NVIDIA's container toolkit.
@@ -27,7 +27,7 @@ _MIB = 1 << 20
 
 
 class AllocationLimits(Record, frozen=True):
-    """What is told of an allocation; ``None``: nothing.
+    """The limits of an allocation; ``None``: unknown.
 
     Args:
         gpus: as ``CUDA_VISIBLE_DEVICES`` names them.
@@ -45,7 +45,7 @@ class AllocationLimits(Record, frozen=True):
 
 
 def read_allocation_limits(environment: Mapping[str, str]) -> AllocationLimits:
-    """What an environment tells; a value that is not understood tells nothing."""
+    """Read the limits from an environment; values that cannot be parsed are ignored."""
     cpus = _number(environment, CPUS)
     memory, each = _number(environment, MEMORY), _number(environment, MEMORY_OF_A_CPU)
     if memory is None and cpus is not None and each is not None:
@@ -61,12 +61,12 @@ def read_allocation_limits(environment: Mapping[str, str]) -> AllocationLimits:
 
 
 def _visible_devices(environment: Mapping[str, str]) -> str | None:
-    """``CUDA_VISIBLE_DEVICES``. A container that is given a MIG instance need not have it."""
+    """Return ``CUDA_VISIBLE_DEVICES``, which a container with a MIG instance may lack."""
     told, given = environment.get(GPUS), environment.get(GPUS_OF_A_CONTAINER, "")
     return given if told is None and given.startswith(INSTANCE) else told
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:
-    """A count; 0 is no limit."""
+    """Read a count; 0 means no limit."""
     text = environment.get(name, "")
     return int(text) or None if text.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Changes of an allocation: what happened between two looks at it. Pure."""
+"""Changes of an allocation: finds what changed between two states of it. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_A_SLOT: dict[SlotState, ChangeKind] = {"down": "slot-down", "gone": "slot-go
 
 
 class AllocationChange(Record, frozen=True):
-    """One change.
+    """A change of an allocation.
 
     Args:
         slot: that it concerns, by name; empty = all.
@@ -29,7 +29,7 @@ class AllocationChange(Record, frozen=True):
 
 
 def changes(before: Allocation | None, now: Allocation) -> tuple[AllocationChange, ...]:
-    """What is new since ``before``, in the order in which it happened; nothing while unknown."""
+    """Return what has changed since ``before``, in order; nothing while the state is unknown."""
     if now.state == "unknown" or (before is not None and before.is_over):
         return ()
     return tuple(_changes(before, now))

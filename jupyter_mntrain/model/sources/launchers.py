@@ -1,4 +1,4 @@
-"""Launchers: variables by which a scheduler, or MPI, tells a process which rank it is. Pure.
+"""Launchers: variables by which a scheduler or MPI tells a process its rank. Pure.
 
 A module of its own: the supervisor, for whose start every launch waits, loads little else.
 """
@@ -30,14 +30,14 @@ _COUNTERPARTS = {
 
 
 def counterpart(name: str) -> str | None:
-    """The variable by which torchrun tells what another launcher tells by this one."""
+    """Return torchrun's variable that corresponds to another launcher's."""
     if not _STARTED_BY.fullmatch(name):
         return None
     return next((own for like, own in _COUNTERPARTS.items() if re.search(like, name)), None)
 
 
 def without_launchers(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for torchrun: it does not say that another launcher gave out the ranks."""
+    """Return the environment without other launchers' variables, for torchrun."""
     return {
         name: value for name, value in environment.items() if not _OF_A_LAUNCHER.fullmatch(name)
     }

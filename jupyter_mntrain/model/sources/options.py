@@ -1,4 +1,4 @@
-"""Options that a source declares, and the values that a person gives them.
+"""Options that a source declares, and the values that a person gives for them.
 
 Command line, panel and page draw the options from these records: no word of a scheduler stands
 outside of its own room.
@@ -43,7 +43,7 @@ class SourceOption(Record, frozen=True):
 def checked_values(
     source: str, options: Sequence[SourceOption], given: Mapping[str, Iterable[str]]
 ) -> Values:
-    """The values, each as its option declares it; options without a value are left out.
+    """Check and convert the values of options; options without a value are left out.
 
     Raises:
         SpecError: the source has no such option, or not such a value of it.

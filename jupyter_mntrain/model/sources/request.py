@@ -1,4 +1,4 @@
-"""Request for nodes, as every source takes it, and what runs on each node that it gives."""
+"""Request for nodes, as every source accepts it, and the command to run on each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.model.sources.options import Values
 
 
 class NodesRequest(UserRecord, frozen=True):
-    """How many nodes, with what, and for how long. All of them are granted together, or none.
+    """A request for nodes with resources for some time. All are granted together, or none.
 
     Args:
         source: name of the source.
@@ -31,7 +31,7 @@ class NodesRequest(UserRecord, frozen=True):
     options: Values = {}
 
     def option(self, name: str) -> str:
-        """The value of an option that takes one; empty if it has none."""
+        """Return the value of an option that takes one; empty if it has none."""
         return " ".join(self.options.get(name, ()))
 
     @property
@@ -45,7 +45,7 @@ interpreter that has this package there."""
 
 
 class SlotCommand(UserRecord, frozen=True):
-    """What runs in every slot: an agent. Its words hold :data:`SLOT` and the like.
+    """The command that starts an agent in every slot. Its words hold :data:`SLOT` and the like.
 
     Args:
         words: the program and its arguments.
@@ -61,7 +61,7 @@ class SlotCommand(UserRecord, frozen=True):
     def filled(
         self, facts: Mapping[str, str], quoted: Callable[[str], str] = str
     ) -> tuple[str, ...]:
-        """The words, with what stands in the place of :data:`SLOT` and the like.
+        """Return the words, with :data:`SLOT` and the like replaced.
 
         Args:
             quoted: applied to everything else: what a shell must not read as its own.
@@ -70,7 +70,7 @@ class SlotCommand(UserRecord, frozen=True):
 
 
 def slot_name(source: str, index: int) -> str:
-    """``slurm-0``: the name of its node in the cluster, whatever machine it is."""
+    """Return a slot's name, like ``slurm-0``, which names its node in the cluster."""
     return f"{source}-{index}"
 
 

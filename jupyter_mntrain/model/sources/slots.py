@@ -1,4 +1,4 @@
-"""Slots: the files by which the agents of an allocation and those who use them find each other.
+"""Slots: the files by which an allocation's agents and drivers find one another.
 
 An allocation has a directory on a shared file system::
 
@@ -42,7 +42,7 @@ AgentState = Literal["joining", "up", "gone"]
 
 
 class SlotFile(Record, frozen=True):
-    """An agent's place in an allocation, as the agent tells it.
+    """An agent's slot in an allocation, as the agent reports it.
 
     Args:
         slot: its name in the allocation, and the node's.
@@ -66,7 +66,7 @@ class SlotFile(Record, frozen=True):
 
 
 class AllocationFile(Record, frozen=True):
-    """What the source of an allocation knows and its agents cannot.
+    """What an allocation's scheduler knows and its agents cannot.
 
     Args:
         ends_s: Unix time at which it is over at the latest.
@@ -83,12 +83,12 @@ class AllocationFile(Record, frozen=True):
     gone: dict[str, Problem] = {}
 
     def why_gone(self, slot: str) -> Problem | None:
-        """Why a slot is not to be had any more; ``None`` if nothing is known of that."""
+        """Return why a slot is no longer available; ``None`` if nothing is known."""
         return self.gone.get(slot) or self.ending
 
 
 def told_of(allocation: Allocation) -> AllocationFile:
-    """What the agents of an allocation are told of it."""
+    """Make the file that informs the agents of an allocation."""
     gone = {
         slot.name: slot.problem
         for slot in allocation.slots
@@ -101,7 +101,7 @@ def told_of(allocation: Allocation) -> AllocationFile:
 
 
 class SlotSpoken(Record, frozen=True):
-    """Where a program of this machine speaks for an agent that is gone; one line of its output."""
+    """The address at which a local program serves an ended agent's records, as it prints it."""
 
     slot: str
     node_id: NodeId
@@ -109,7 +109,7 @@ class SlotSpoken(Record, frozen=True):
 
 
 def write_slot(directory: Path, slot: SlotFile) -> None:
-    """Tell where a slot's agent is reached.
+    """Write the file that says where a slot's agent can be reached.
 
     Args:
         directory: of the allocation.
@@ -118,20 +118,20 @@ def write_slot(directory: Path, slot: SlotFile) -> None:
 
 
 def read_slot(directory: Path, slot: str) -> SlotFile | None:
-    """One slot of an allocation; ``None`` if there is none of that name, or its agent has not
+    """Read a slot of an allocation; ``None`` if there is none of that name, or its agent has not
     started yet.
     """
     return _read(directory / slot / SLOT_FILE, SlotFile)
 
 
 def read_slots(directory: Path) -> tuple[SlotFile, ...]:
-    """The slots of an allocation whose agents have started, in the order of their numbers."""
+    """Read the slots of an allocation whose agents have started, in the order of their numbers."""
     found = [_read(path, SlotFile) for path in directory.glob(f"*/{SLOT_FILE}")]
     return tuple(sorted(filter(None, found), key=lambda one: (len(one.slot), one.slot)))
 
 
 def write_allocation(directory: Path, allocation: AllocationFile) -> None:
-    """Tell the agents of an allocation what its source knows now.
+    """Write what the scheduler knows now, for the agents of an allocation.
 
     That a person ended it stays: whoever did so knows before the source does.
     """
@@ -141,12 +141,12 @@ def write_allocation(directory: Path, allocation: AllocationFile) -> None:
 
 
 def read_allocation(directory: Path) -> AllocationFile:
-    """What the source of an allocation has told; nothing if there is no such file."""
+    """Read what the scheduler knows of an allocation; the default if there is no such file."""
     return _read(directory / ALLOCATION_FILE, AllocationFile) or AllocationFile()
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
-    """A file that is not there, or is not one of ours, tells nothing."""
+    """Read a file; ``None`` if it is missing or not one of ours."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError):

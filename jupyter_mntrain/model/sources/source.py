@@ -1,4 +1,4 @@
-"""Source of nodes: asks a scheduler for them, says how they are, and gives them back."""
+"""Source of nodes: requests them from a scheduler, reports their state, and returns them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 
 
 class NodeSource(ABC):
-    """A scheduler that people already have: it queues, places and isolates.
+    """The adapter of an existing scheduler, which queues, places and isolates.
 
     What it gives are slots: ``NAME-0`` to ``NAME-(N-1)``. In each runs the command of the request,
     an agent, whose node in the cluster has the slot's name. A source keeps no state of its own:
@@ -30,10 +30,12 @@ class NodeSource(ABC):
 
     @abstractmethod
     def options(self) -> tuple[SourceOption, ...]:
-        """What a person can choose besides nodes, GPUs and time. Asks nothing."""
+        """Return the options in addition to nodes, GPUs and time. Does not contact the
+        scheduler.
+        """
 
     async def usual_nodes(self, request: NodesRequest) -> int:  # noqa: ARG002 - most take one
-        """How many nodes a request means that does not say it.
+        """Return the number of nodes of a request that does not give one.
 
         Raises:
             As :meth:`check`.
@@ -42,7 +44,7 @@ class NodeSource(ABC):
 
     @abstractmethod
     async def check(self, request: NodesRequest) -> None:
-        """Return if the scheduler would take the request; nothing is queued.
+        """Check that the scheduler would accept the request; nothing is queued.
 
         Raises:
             SpecError: an option, or the form of the GPUs, cannot be meant.
@@ -52,7 +54,9 @@ class NodeSource(ABC):
 
     @abstractmethod
     def render(self, request: NodesRequest, command: SlotCommand) -> str:
-        """What would be submitted, for a person to read. Holds no secret, and asks nothing."""
+        """Return what would be submitted, for people, without secrets. Does not contact the
+        scheduler.
+        """
 
     @abstractmethod
     async def submit(self, request: NodesRequest, command: SlotCommand) -> Allocation:
@@ -64,33 +68,36 @@ class NodeSource(ABC):
 
     @abstractmethod
     async def look(self, allocation_id: str, request: NodesRequest) -> Allocation:
-        """How it is now. One question to the scheduler, cheap enough for every few seconds.
+        """Return an allocation's current state, by one query that is cheap enough for every few
+        seconds.
 
         An allocation that the scheduler knows no more, or cannot be asked about, is ``unknown``,
         with the reason as its problem.
         """
 
     async def directory(self, allocation_id: str, request: NodesRequest) -> Path | None:  # noqa: ARG002 - a source without files needs neither
-        """Where its slots' states lie, for this process; ``None`` if it cannot reach them."""
+        """Return the directory of the slots' files; ``None`` if this process cannot reach it."""
         return None
 
     async def addresses(self, allocation_id: str, request: NodesRequest) -> dict[str, str]:  # noqa: ARG002 - a source whose agents tell it in files needs neither
-        """``host:port`` of agents as this process reaches them, by slot, if no file tells it."""
+        """Return the ``host:port`` at which this process reaches agents, by slot, if files do not
+        say.
+        """
         return {}
 
     async def hindrance(self, allocation_id: str, request: NodesRequest) -> Problem | None:  # noqa: ARG002 - most know of none
-        """What keeps agents whose slots are granted from working together; ``None`` = nothing that
-        the source knows.
+        """Return what keeps agents in granted slots from working together; ``None`` if nothing is
+        known.
         """
         return None
 
     @abstractmethod
     async def save(self, allocation_id: str, request: NodesRequest) -> None:
-        """Tell whatever runs in it to save and end, as the scheduler does before a time limit."""
+        """Signal its programs to save and end, as the scheduler does before a time limit."""
 
     @abstractmethod
     async def give_back(self, allocation_id: str, request: NodesRequest) -> None:
-        """End it, pending or not, with all that runs in it. One that has ended stays as it is.
+        """End an allocation, pending or not, and everything that runs in it. Idempotent.
 
         Secrets are removed. Records and logs stay.
 
@@ -99,4 +106,4 @@ class NodeSource(ABC):
         """
 
     async def close(self) -> None:  # noqa: B027 - most hold nothing
-        """End what this process holds to reach agents. Allocations stay as they are."""
+        """Close the connections that this process holds to agents. Allocations stay as they are."""

@@ -1,1 +1,1 @@
-"""Text: near spellings, and what others wrote."""
+"""Text: suggests spellings, masks secrets, and makes untrusted text safe to show."""

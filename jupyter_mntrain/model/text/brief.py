@@ -1,4 +1,4 @@
-"""Brief words: of what an error says, and of many names, what fits into a line. Pure."""
+"""Brief text: shortens errors and lists of names to one line. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ MOST_NAMED: Final = 3
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says; its type if it says nothing."""
+    """Return the first line of an error's message; its type if it has none."""
     lines = (line.strip() for line in str(error).splitlines())
     return next(filter(None, lines), type(error).__name__)
 
 
 def some_of(names: Sequence[str], count: int | None = None) -> str:
-    """The first of some names, and … if there are more.
+    """Join the first of some names, with … if there are more.
 
     Args:
         count: of all of them, if ``names`` are only examples.

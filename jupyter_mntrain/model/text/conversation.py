@@ -1,4 +1,4 @@
-"""Conversation: what a driver says to a chat job, and what the job answers."""
+"""Conversation: messages between a driver and a chat job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ChatMessage(Record, frozen=True):
 
 
 class Sampling(Record, frozen=True):
-    """How an answer is sampled.
+    """Options for sampling an answer.
 
     Args:
         tokens: most new tokens.
@@ -39,7 +39,7 @@ class Sampling(Record, frozen=True):
 
 
 class ChatRequest(Record, frozen=True):
-    """Question to a chat job, and a sign that the driver is still there. Idempotent by turn.
+    """Question to a chat job, which also keeps it alive. Idempotent by turn.
 
     Args:
         attempt: number of the attempt.
@@ -82,6 +82,6 @@ class ChatAnswer(Record, frozen=True):
 
 
 class ChatReply(Record, frozen=True):
-    """Reply to a request; without an answer while there is nothing new."""
+    """Reply to a request; it has no answer while there is nothing new."""
 
     answer: ChatAnswer | None = None

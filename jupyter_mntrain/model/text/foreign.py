@@ -1,4 +1,4 @@
-r"""Foreign text: what others wrote, made safe to show. Pure.
+r"""Untrusted text: makes text of others safe to show. Pure.
 
 Foreign is all text that is not a literal of ours: names, exceptions, log lines, file names, what
 agents and mDNS say. A terminal obeys control characters, and bidirectional controls let one text
@@ -57,22 +57,22 @@ _JSON_ESCAPE: Final = re.compile(rf"\\(?:u[0-9a-fA-F]{{4}}|.)|{_UNSAFE.pattern}"
 
 
 def is_safe(text: str) -> bool:
-    """Whether it is shown as it is, on one line."""
+    """Whether a text can be shown unchanged on one line."""
     return not _UNSAFE.search(text) and not _BREAK.search(text)
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be encoded: file names and arguments may hold bytes that are not UTF-8."""
+    """Whether a text can be encoded: file names and arguments may hold bytes that are not UTF-8."""
     return text.isascii() or not _SURROGATE.search(text)
 
 
 def encodable(text: str) -> str:
-    """The text with ``?`` for what cannot be encoded: records hold none of it."""
+    """Replace what cannot be encoded, and thus not stored in records, by ``?``."""
     return _SURROGATE.sub("?", text)
 
 
 def visible(text: str, *, keeps_color: bool = False) -> str:
-    """Replace what a terminal would obey or not show. Newlines and tabs stay.
+    """Replace control characters and what a terminal cannot show. Newlines and tabs stay.
 
     Args:
         keeps_color: leave ANSI colors (SGR) in; nothing else that begins with escape.
@@ -86,29 +86,29 @@ def visible(text: str, *, keeps_color: bool = False) -> str:
 
 
 def shown(text: str, limit: int = LINE_LIMIT) -> str:
-    """:func:`visible`, and each line cut at ``limit`` characters."""
+    """Apply :func:`visible`, and cut each line at ``limit`` characters."""
     if len(text) <= limit:
         return visible(text)
     return visible("\n".join(_cut(line, limit) for line in text.split("\n")))
 
 
 def shown_line(text: str, limit: int = LINE_LIMIT) -> str:
-    """The text on one line, safe and cut at ``limit`` characters."""
+    """Put the text on one line, safe to show and cut at ``limit`` characters."""
     return visible(_cut(_BREAK.sub(" ", text), limit))
 
 
 def shown_name(text: str) -> str:
-    """A name as others may have chosen it."""
+    """Make an untrusted name safe to show, on one line."""
     return shown_line(text, NAME_LIMIT)
 
 
 def without_color(text: str) -> str:
-    """The text without ANSI colors, for where there are none."""
+    """Remove ANSI colors from a text."""
     return _COLOR.sub("", text)
 
 
 def shown_json(encoded: bytes) -> bytes:
-    r"""JSON of which every string is :func:`visible`, for pages.
+    r"""Encode as JSON with :func:`visible` applied to every string, for pages.
 
     It replaces escaped control characters, ``\u001b``, and unescaped others by what a person is
     shown, ``\\x1b``: no page has to look at its strings again.
@@ -119,17 +119,19 @@ def shown_json(encoded: bytes) -> bytes:
 
 
 def escaped_json(text: str) -> str:
-    r"""The same JSON, with ``\u202e`` for what a terminal would obey: it reads back unchanged."""
+    r"""Escape control characters in JSON like ``\u202e``, so that it decodes to the same value."""
     return _UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def escaped_toml(text: str) -> str:
-    """The same TOML, whose strings are all basic ones: it reads back unchanged."""
+    """Escape control characters in TOML with basic strings, so that it decodes to the
+    same value.
+    """
     return _UNSAFE.sub(lambda found: _unicode_escape(found[0]), text)
 
 
 def escaped_shell(text: str) -> str:
-    """The text as one word for bash; with ``$'…'`` if it holds what a terminal would obey."""
+    """Quote a text as one word for bash, as ``$'…'`` if it holds control characters."""
     if not _UNSAFE.search(text):
         return shlex.quote(text)
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")

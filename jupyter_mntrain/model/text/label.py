@@ -1,4 +1,4 @@
-"""Job label: what people call a job, and note about it."""
+"""Job label: the name that people give a job, and their note."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log parts: what an agent answers of a job's log."""
+"""Log parts: an agent's answers about a job's log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOG_OFFSET_HEADER = "Mntrain-Log-Offset"
 
 
 class LogPart(Record, frozen=True):
-    """Bytes of a log from ``offset`` on, and the size of the whole."""
+    """Bytes of a log from ``offset`` on, and the size of the whole log."""
 
     content: bytes
     offset: int
@@ -18,8 +18,9 @@ class LogPart(Record, frozen=True):
 
 
 class LogTimes(Record, frozen=True):
-    """When parts of a log were written, by the attempt's clock: ``(offset, Unix time)``. The bytes
-    before an offset had been written by then. Empty for logs of before there were times.
+    """When parts of a log were written, as pairs ``(offset, Unix time)`` by the attempt's clock.
+
+    The bytes before an offset had been written by then. Empty for old logs without times.
     """
 
     marks: tuple[tuple[int, float], ...] = ()

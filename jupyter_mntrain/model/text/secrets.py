@@ -1,4 +1,4 @@
-"""Secrets: which values must not be shown, by their names, their forms and their randomness. Pure.
+"""Secrets: recognizes values that must not be shown by name, form and randomness. Pure.
 
 A value that is shown needlessly can be anywhere tomorrow; one that is hidden needlessly costs a
 look at the script. Paths, hashes of commits and file names stay readable: people search for them.
@@ -186,12 +186,12 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def is_switch(value: str) -> bool:
-    """Whether it is a word like ``true`` or ``none``, whose meaning no secret shares."""
+    """Whether a value is a word like ``true`` or ``none``, which cannot be a secret."""
     return value.isalpha() and _COUNT.fullmatch(value) is not None
 
 
 def is_secret_value(value: str) -> bool:
-    """Whether a value is a secret, whatever its name: by its form, or since it is random."""
+    """Whether a value is a secret by its form or randomness, whatever its name."""
     return next(_spans(value), None) is not None or _is_known_or_random(value)
 
 
@@ -206,12 +206,12 @@ def _is_known_or_random(value: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """Text without the secrets that it shows by a form or a name, like ``password=…``."""
+    """Return the text without secrets that a form or a name, like ``password=…``, gives away."""
     return _replaced(text, lambda _: HIDDEN)
 
 
 def masked(text: str, values: Iterable[str] = ()) -> str:
-    """Text of the same length, with a ``*`` for each character of a secret.
+    """Replace each character of a secret by ``*``.
 
     Args:
         values: further secrets; short ones are words that occur by themselves.
@@ -223,7 +223,7 @@ def masked(text: str, values: Iterable[str] = ()) -> str:
 
 
 def shown(environment: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[str, str]:
-    """Variables as they may be shown.
+    """Return variables with secret values hidden.
 
     Args:
         hidden: names of those that are secret whatever they look like.
@@ -236,17 +236,17 @@ def shown(environment: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[st
 
 
 def shown_words(words: Sequence[str]) -> tuple[str, ...]:
-    """A command as it may be shown: the values of options, and other words, that are secrets."""
+    """Return a command with secret option values and other secret words hidden."""
     return tuple(shown for shown, _ in _words_seen(words))
 
 
 def secret_words(words: Sequence[str]) -> tuple[str, ...]:
-    """What :func:`shown_words` hides of a command."""
+    """Return the secrets that :func:`shown_words` hides in a command."""
     return tuple(secret for _, secrets in _words_seen(words) for secret in secrets)
 
 
 def _words_seen(words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Each word as it may be shown, and the secrets in it."""
+    """Yield each word with its secrets hidden, and these secrets."""
     option = ""
     for word in words:
         name, equals, value = word.partition("=")
@@ -261,7 +261,7 @@ def _words_seen(words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def has_hidden(words: Iterable[str]) -> bool:
-    """Whether a command lacks a secret that :func:`shown_words` has hidden."""
+    """Whether a command has a placeholder of :func:`shown_words` in place of a secret."""
     return any(word == HIDDEN or word.endswith(f"={HIDDEN}") for word in words)
 
 
@@ -270,7 +270,7 @@ def _found(text: str) -> list[str]:
 
 
 def _replaced(text: str, by: Callable[[str], str]) -> str:
-    """Text with every secret that is found in it replaced."""
+    """Replace every secret that is found in a text."""
     spans = sorted(_spans(text))
     if not spans:
         return text
@@ -285,7 +285,7 @@ def _replaced(text: str, by: Callable[[str], str]) -> str:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where a text shows secrets; these may overlap."""
+    """Yield the spans of secrets in a text, which may overlap."""
     for found in _FORMS.finditer(text):
         yield found.span()
     for found in _HEADERS.finditer(text):
@@ -304,7 +304,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_shown_secret(text: str, named: re.Match[str], value: str) -> bool:
-    """Whether what stands behind a name that may be a secret's is one."""
+    """Whether the value after a name that may denote a secret is one."""
     before = text[max(0, named.start() - LONGEST_NAME) : named.start()]
     prefix = _NAME_BEFORE.search(before)
     name = (prefix[0] if prefix else "") + named["name"]
@@ -331,7 +331,7 @@ def _is_shown_secret(text: str, named: re.Match[str], value: str) -> bool:
 
 
 def _is_strong(words: Sequence[str], name: str, value: str) -> bool:
-    """Whether a name alone makes its value a secret."""
+    """Whether the name alone makes a value a secret."""
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     match last:
         case "PASS":
@@ -352,7 +352,7 @@ def _is_strong(words: Sequence[str], name: str, value: str) -> bool:
 
 
 def _is_credential(value: str) -> bool:
-    """Whether a value is like a key: long, of letters and digits in turn, and no path or name."""
+    """Whether a value looks like a key: long, with mixed letters and digits, not a path or name."""
     if "=" in value.rstrip("=") or not _TOKEN_LIKE.fullmatch(value):
         return False  # a name with a value of its own, or a text
     if _is_known_or_random(value) or _is_user_and_password(value):
@@ -362,7 +362,7 @@ def _is_credential(value: str) -> bool:
 
 
 def _is_user_and_password(value: str) -> bool:
-    """Whether it is ``user:password`` in base64."""
+    """Whether a value is ``user:password`` in base64."""
     try:
         told = base64.b64decode(value, validate=True)
     except ValueError:
@@ -392,6 +392,6 @@ def _is_random(run: str) -> bool:
 
 
 def _entropy(text: str) -> float:
-    """Bits per character, by how often each occurs (Shannon 1948)."""
+    """Return the bits per character by their frequencies (Shannon 1948)."""
     counts = Counter(text).values()
     return -sum(n / len(text) * math.log2(n / len(text)) for n in counts)

@@ -1,4 +1,4 @@
-"""Serving address: how a job that serves a model says where, in its progress. Pure."""
+"""Serving address: the URL in the progress of a job that serves a model. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NO_TEMPLATE: Final = "no chat template: completions only"
 
 
 def served_at(address: str, port: int, *, has_template: bool = True) -> str:
-    """The progress of a job that serves."""
+    """Return the progress text of a job that serves."""
     said = f"serving at http://{_host(address)}:{port}/v1"
     return said if has_template else f"{said} ({NO_TEMPLATE})"
 
 
 def address_in(progress: str, node_address: str) -> str | None:
-    """The URL in a job's progress; ``None`` if it does not serve yet.
+    """Return the URL in a job's progress; ``None`` if it does not serve yet.
 
     Args:
         node_address: stands in for 0.0.0.0 and ::, at which nobody can call.
@@ -37,12 +37,12 @@ def address_in(progress: str, node_address: str) -> str | None:
 
 
 def _host(address: str) -> str:
-    """As it stands in a URL."""
+    """Return an address as it is written in a URL."""
     return f"[{address}]" if ":" in address else address
 
 
 def _is_every(host: str) -> bool:
-    """Whether a host of a URL stands for all addresses of the machine."""
+    """Whether a URL's host means all addresses of the machine."""
     try:
         return ip_address(host.strip("[]")).is_unspecified
     except ValueError:  # a name

@@ -27,7 +27,7 @@ def _core(word: str) -> str:
 
 
 def use_nearest(word: str, known: Iterable[str], otherwise: str, *, most: int = 3) -> str:
-    """Return the fix for a misspelled word, with up to ``most`` names; ``otherwise`` where nothing
+    """Return the fix for a misspelled word, with up to ``most`` names; ``otherwise`` if no name
     resembles it.
     """
     near = closest(word, known)[:most]

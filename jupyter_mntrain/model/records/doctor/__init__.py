@@ -1,1 +1,1 @@
-"""What the doctor asks of nodes, and what they answer."""
+"""Records of the doctor: the questions that it asks nodes, and their answers."""

@@ -1,4 +1,4 @@
-"""Benchmark records: what a collective benchmark's ranks report, and the report made of it."""
+"""Benchmark records: what a collective benchmark's ranks measure, and the resulting report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE_MARK = "mntrain bench: "
 
 
 class Transport(Record, frozen=True):
-    """What a rank's messages go over.
+    """The networks and backend that carry a rank's messages.
 
     Args:
         network: NCCL's between nodes: ``IB``, ``Socket`` or a plugin's; empty if unknown, and for
@@ -57,7 +57,7 @@ class BenchedRank(Record, frozen=True, tag="rank"):
 
 
 class BenchedSize(Record, frozen=True, tag="size"):
-    """How long an operation takes with messages of one size.
+    """The time of an operation with messages of one size.
 
     Args:
         size_bytes: as NCCL-tests counts it: what a rank sends or receives, the greater of both.
@@ -73,7 +73,7 @@ class BenchedSize(Record, frozen=True, tag="size"):
 
 
 class BenchedPair(Record, frozen=True, tag="pair"):
-    """How long messages take from one rank to another, while no other rank sends.
+    """The time of messages from one rank to another, while no other rank sends.
 
     Args:
         seconds: of one message of this size, of several that follow each other.
@@ -93,7 +93,7 @@ BenchedLine = BenchedRank | BenchedSize | BenchedPair
 
 
 class SizeFigures(Record, frozen=True):
-    """An operation with messages of one size.
+    """Figures of an operation with messages of one size.
 
     Args:
         algorithm_bytes_per_s, bus_bytes_per_s: as NCCL-tests define them.
@@ -110,7 +110,7 @@ class SizeFigures(Record, frozen=True):
 
 
 class PairFigures(Record, frozen=True):
-    """Messages from one rank to another.
+    """Figures of messages from one rank to another.
 
     Args:
         line_bytes_per_s: payload that the link was measured to carry.
@@ -155,12 +155,12 @@ class BenchReport(Record, frozen=True):
     failure: Problem | None = None
 
     def of(self, operation: Operation) -> tuple[SizeFigures, ...]:
-        """The figures of one operation, by size."""
+        """Return the figures of one operation, by size."""
         return tuple(one for one in self.sizes if one.operation == operation)
 
 
 class BenchedLinks(Record, frozen=True):
-    """Rates that messages of a training reached over links of the node that this is sent to."""
+    """Rates that a benchmark's messages reached over the links of the node that receives this."""
 
     links: Annotated[tuple[LinkMeasurement, ...], Meta(max_length=4096)]
 
@@ -170,12 +170,12 @@ _decoder = msgspec.json.Decoder(BenchedLine)
 
 
 def written_line(one: BenchedLine) -> str:
-    """As rank 0 prints it."""
+    """Encode a line as rank 0 prints it."""
     return LINE_MARK + _encoder.encode(one).decode()
 
 
 def read_line(text: str) -> BenchedLine | None:
-    """A line of the job's log; ``None`` if it is not one of the benchmark, or was damaged."""
+    """Parse a line of the job's log; ``None`` if it is not the benchmark's, or damaged."""
     _, mark, content = text.partition(LINE_MARK)
     try:
         return _decoder.decode(content) if mark else None

@@ -1,4 +1,4 @@
-"""Hardware facts: what the doctor reads of GPUs, network cards and the kernel's log."""
+"""Hardware facts: what the doctor reads from GPUs, network cards and the kernel's log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FirmwareKind = Literal["GPU", "network card", "adapter"]
 
 
 class GpuDriver(Record, frozen=True):
-    """NVIDIA's driver and what belongs to it.
+    """NVIDIA's driver and its related software.
 
     Args:
         cards: NVIDIA's GPUs on the PCI bus, with a driver or not.
@@ -32,7 +32,7 @@ class GpuDriver(Record, frozen=True):
 
 
 class GpuSetup(Record, frozen=True):
-    """How a GPU is set up. ``None`` = it does not say.
+    """The configuration of a GPU. ``None`` = not reported.
 
     Args:
         trouble: why it does not answer, in NVML's words; empty if it does.
@@ -73,7 +73,7 @@ class GpuSetup(Record, frozen=True):
 
 
 class NetworkCard(Record, frozen=True):
-    """A network card: what it has agreed on with the other end, and its errors since boot.
+    """A network card: what it negotiated with the other end, and its errors since boot.
 
     Args:
         interface: that it carries: itself, or its bridge, bond or VLAN.
@@ -116,7 +116,7 @@ class Firmware(Record, frozen=True):
 
 
 class KernelFault(Record, frozen=True):
-    """A line of the kernel's log that speaks of a fault.
+    """A line of the kernel's log that reports a fault.
 
     Args:
         age_s: seconds since then.
@@ -130,7 +130,7 @@ class KernelFault(Record, frozen=True):
 
 
 class Hardware(Record, frozen=True):
-    """What an agent tells of its machine's hardware.
+    """What an agent reports about its machine's hardware.
 
     Args:
         kernel: faults since boot, the newest last; ``None`` if its log may not be read.

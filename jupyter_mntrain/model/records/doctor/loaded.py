@@ -1,4 +1,4 @@
-"""Loaded software: what an interpreter of jobs has once it really imports torch."""
+"""Loaded software: what a job's interpreter reports after it has imported torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from jupyter_mntrain.model._record import Record
 
 
 class LoadedSoftware(Record, frozen=True):
-    """What an interpreter said of itself, which its packages' metadata may contradict.
+    """What an interpreter reported about itself, which its packages' metadata may contradict.
 
     Args:
         python: the interpreter.
@@ -36,5 +36,5 @@ class LoadedSoftware(Record, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing failed, so that asking again tells nothing new."""
+        """Whether nothing failed, so that asking again would yield nothing new."""
         return not self.error and not self.cuda_error

@@ -1,4 +1,4 @@
-"""Machine facts: what the doctor reads of a node, besides its inventory."""
+"""Machine facts: what the doctor reads from a node in addition to its inventory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PathKind = Literal["folder", "file", "missing", "unreadable"]
 
 
 class AskedPath(Record, frozen=True):
-    """A path of a node, and what a job does with it.
+    """A path on a node, and what a job does with it.
 
     Args:
         is_compared: its content is told, as that of some uses is in any case. An older agent does
@@ -64,7 +64,7 @@ class HubName(Record, frozen=True):
 
 
 class MachineQuestion(Record, frozen=True):
-    """What the doctor wants to know besides the machine itself.
+    """The doctor's questions about a job's needs on a machine.
 
     Args:
         paths: of a job; the agent adds its own.
@@ -94,7 +94,7 @@ class MachineQuestion(Record, frozen=True):
 
 
 class FoundPath(Record, frozen=True):
-    """What is at a path, for the agent's user.
+    """What exists at a path, as the agent's user sees it.
 
     Args:
         real_path: without symbolic links; empty if there is nothing.
@@ -129,7 +129,7 @@ class FoundPath(Record, frozen=True):
 
 
 class AskedScript(Record, frozen=True):
-    """A job's script that lies in a folder of the nodes, by the names that it may have there."""
+    """A request for a job's script in a folder of the nodes, by its possible names."""
 
     folder: Annotated[str, Meta(min_length=1, max_length=4096)]
     names: Annotated[
@@ -141,7 +141,7 @@ class AskedScript(Record, frozen=True):
 
 
 class FoundScript(Record, frozen=True):
-    """A script of a node.
+    """A script that was found on a node.
 
     Args:
         name: of those that were asked for; empty if none is there, or can be read.
@@ -154,7 +154,7 @@ class FoundScript(Record, frozen=True):
 
 
 class FoundInHub(Record, frozen=True):
-    """What a node keeps of the Hugging Face hub.
+    """What a node has in its Hugging Face cache.
 
     Args:
         folder: where it is kept, or would be.
@@ -193,7 +193,7 @@ class ProcessLimits(Record, frozen=True):
 
 
 class NameLookup(Record, frozen=True):
-    """A look-up of a name or an address, as torch.distributed makes it.
+    """A lookup of a name or an address, as torch.distributed makes it.
 
     Args:
         asked: a host name, or an address.
@@ -208,7 +208,7 @@ class NameLookup(Record, frozen=True):
 
 
 class Processors(Record, frozen=True):
-    """The processors that ranks get.
+    """The CPUs that ranks get.
 
     Args:
         cores: of CPU time, as limits of control groups allow.
@@ -222,7 +222,7 @@ class Processors(Record, frozen=True):
 
 
 class MachineFacts(Record, frozen=True):
-    """What a node's agent tells the doctor.
+    """What a node's agent reports to the doctor.
 
     Args:
         time_s: Unix time there, while it answered.

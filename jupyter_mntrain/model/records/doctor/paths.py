@@ -1,4 +1,4 @@
-"""Path records: what the doctor asks of every ordered pair of nodes, and what they found."""
+"""Path records: the network trials that the doctor requests of nodes, and their results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PathListen(Record, frozen=True):
 
 
 class PathTicket(Record, frozen=True):
-    """What listens now.
+    """The ports on which a node listens now.
 
     Args:
         token: who sends it is answered.
@@ -70,7 +70,7 @@ class PathTarget(Record, frozen=True):
 
 
 class PathsAsked(Record, frozen=True):
-    """Request to try the ways to some peers, all at once.
+    """Request to try the paths to some peers, all at once.
 
     Args:
         is_loaded: also send as much as goes for a moment, if no job trains at either end.
@@ -81,21 +81,21 @@ class PathsAsked(Record, frozen=True):
 
 
 class PortTry(Record, frozen=True):
-    """What became of a connection; ``trouble``: ``None`` if it opened."""
+    """The result of a connection; ``trouble`` is ``None`` if it opened."""
 
     port: int
     trouble: PortTrouble | None = None
 
 
 class Resent(Record, frozen=True):
-    """Packets of a connection, and how many of them had to be sent again."""
+    """The packets of a connection, and how many of them were retransmitted."""
 
     packets: int
     again: int
 
 
 class PathTrial(Record, frozen=True):
-    """What a node found of the way to a peer.
+    """What a node found about the path to a peer.
 
     Args:
         tries: of each port; the random one comes first.
@@ -130,12 +130,12 @@ class PathTrial(Record, frozen=True):
 
     @property
     def trouble(self) -> PortTrouble | None:
-        """That of the random port."""
+        """The trouble of the random port, if any."""
         return self.tries[0].trouble
 
 
 class PathEnd(Record, frozen=True):
-    """Request to listen no more, by the token of a ticket."""
+    """Request to stop listening, by the token of a ticket."""
 
     token: str
 
@@ -153,7 +153,7 @@ class PathHeard(Record, frozen=True):
 
 
 class PathsFound(Record, frozen=True):
-    """What all nodes found of the ways to each other.
+    """What all nodes found about the paths between them.
 
     Args:
         heard: by node.

@@ -1,4 +1,4 @@
-"""Trial records: what became of a job that was started only to see whether it works."""
+"""Trial records: the results of a job that was started only to see whether it works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LINE_MARK = "mntrain doctor: "
 
 
 class TriedRank(Record, frozen=True):
-    """A rank that has done what it was started for.
+    """A rank that has made its first step.
 
     Args:
         seconds: of its first step, or of its first collective.
@@ -42,7 +42,7 @@ class TriedNode(Record, frozen=True):
 
 
 class JobTrial(Record, frozen=True):
-    """What became of a job that was started only to see whether it works.
+    """The results of a job that was started only to see whether it works.
 
     Args:
         is_recipe: its ranks made a step; those of a script only met, and imported modules.
@@ -61,12 +61,12 @@ _decoder = msgspec.json.Decoder(TriedRank)
 
 
 def written_line(one: TriedRank) -> str:
-    """As the rank prints it."""
+    """Encode a line as the rank prints it."""
     return LINE_MARK + msgspec.json.encode(one).decode()
 
 
 def read_line(text: str) -> TriedRank | None:
-    """A line of the job's log; ``None`` if it is not of this kind, or was damaged."""
+    """Parse a line of the job's log; ``None`` if it is not of this kind, or damaged."""
     _, mark, content = text.partition(LINE_MARK)
     try:
         return _decoder.decode(content) if mark else None
