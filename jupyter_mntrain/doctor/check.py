@@ -1,4 +1,4 @@
-"""Checks: the base class of each, and the case that they look at."""
+"""The base classes of checks, and the case that they examine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 
 
 class CheckedNode(Record, frozen=True):
-    """A node, as far as it was examined.
+    """A node and what was found out about it.
 
     Args:
         facts: ``None`` if its agent did not tell, as an older one cannot.
@@ -42,12 +42,12 @@ class CheckedNode(Record, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Of its ranks, except for what a launch sets."""
+        """The environment variables of its ranks, except for those that a launch sets."""
         return {**(self.facts.environment if self.facts else {}), **self.given}
 
     @property
     def uses_gpus(self) -> bool:
-        """Whether it has GPUs that a job would compute on; if there is no job, that any would."""
+        """Whether a job would compute on its GPUs; without a job, whether it has any."""
         if self.participant is not None:
             return bool(self.participant.gpus)
         return bool(self.info.inventory.gpus)
@@ -58,7 +58,7 @@ class CheckedNode(Record, frozen=True):
 
 
 class Unsent(Record, frozen=True):
-    """What a launch does not send.
+    """A file or folder that a script needs and a launch does not send.
 
     Args:
         how: the option that sends it; empty if it is not on this machine.
@@ -70,7 +70,7 @@ class Unsent(Record, frozen=True):
 
 
 class PendingJob(Record, frozen=True):
-    """A job that is to be launched on the nodes of a case.
+    """A job that is about to be launched on the nodes of a case.
 
     Args:
         head: name of the node with rank 0, which everybody connects to.
@@ -108,7 +108,7 @@ class PendingJob(Record, frozen=True):
 
 
 class Case(Record, frozen=True):
-    """All that an examination found out, before the checks judge it.
+    """Everything that an examination has collected, before the checks judge it.
 
     Args:
         job: that is judged for; ``None`` = any that may run there.
@@ -129,7 +129,7 @@ class Case(Record, frozen=True):
 
 
 class Check(ABC):
-    """One thing that is looked at on every node, or on every way between two.
+    """The base class of checks, each of which looks at one thing on every node or network path.
 
     Attributes:
         id: stable, for ``--json`` and the documentation.
@@ -147,7 +147,7 @@ class Check(ABC):
 
     @abstractmethod
     def findings(self, case: Case) -> Iterable[Finding]:
-        """What there is to say; nothing of nodes that it does not concern."""
+        """Yield what the check finds on the nodes that it concerns."""
 
     def passed(self, node: CheckedNode, said: str, *, peer: str = "") -> Finding:
         return Finding(check=self.id, node=node.name, level="passed", said=said, peer=peer)
@@ -155,29 +155,29 @@ class Check(ABC):
     def slows(
         self, node: CheckedNode, said: str, kind: Kind, *, cause: str, fix: str, peer: str = ""
     ) -> Finding:
-        """Training may be slow because of it, or fail later."""
+        """Return a finding that training may be slow, or fail later."""
         return self.found("slows", node, said, Problem(kind=kind, cause=cause, fix=fix), peer=peer)
 
     def stops(
         self, node: CheckedNode, said: str, kind: Kind, *, cause: str, fix: str, peer: str = ""
     ) -> Finding:
-        """A launch would fail because of it, or hang."""
+        """Return a finding that a launch would fail or hang."""
         return self.found("stops", node, said, Problem(kind=kind, cause=cause, fix=fix), peer=peer)
 
     def found(
         self, level: Level, node: CheckedNode, said: str, problem: Problem, *, peer: str = ""
     ) -> Finding:
-        """A problem as somebody else says it, who may blame another node."""
+        """Return a finding with a given problem, which may blame another node."""
         placed = msgspec.structs.replace(problem, node=problem.node or node.name)
         return Finding(self.id, node.name, level, said, peer, placed)
 
     def unknown(self, node: CheckedNode, why: str, *, peer: str = "") -> Finding:
-        """It could not be found out."""
+        """Return a finding that something could not be found out."""
         return self.found("unknown", node, "unknown", Problem(kind=Kind.NODE, cause=why), peer=peer)
 
 
 class NodeCheck(Check):
-    """A check of each node by itself, by the facts that its agent tells."""
+    """A check that judges each node separately, by the facts that its agent reports."""
 
     def findings(self, case: Case) -> Iterable[Finding]:
         for node in case.nodes:
@@ -188,14 +188,14 @@ class NodeCheck(Check):
 
     @abstractmethod
     def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
-        """What there is to say of a node; ``None`` if it does not concern it."""
+        """Return what there is to say about a node; ``None`` if the check does not concern it."""
 
 
 Card = TypeVar("Card", GpuHealth, GpuSetup)
 
 
 class HardwareCheck(NodeCheck):
-    """A check of the hardware of each node by itself."""
+    """A check that judges the hardware of each node separately."""
 
     def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         if facts.hardware is None:
@@ -204,11 +204,11 @@ class HardwareCheck(NodeCheck):
 
     @abstractmethod
     def inspect(self, node: CheckedNode, facts: MachineFacts, hardware: Hardware) -> Finding | None:
-        """What there is to say of a node; ``None`` if it does not concern it."""
+        """Return what there is to say about a node; ``None`` if the check does not concern it."""
 
 
 def chosen(node: CheckedNode, cards: Sequence[Card]) -> list[Card]:
-    """The GPUs that a job would use; without a job all of the node."""
+    """Return the GPUs that a job would use; without a job, all GPUs of the node."""
     if node.participant is None:
         return list(cards)
     return [one for one in cards if one.index in node.participant.gpus]

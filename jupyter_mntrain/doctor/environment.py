@@ -23,7 +23,7 @@ from jupyter_mntrain.model.text.foreign import shown_line
 
 
 class _Left(NamedTuple):
-    """The value of a variable that slows, and why."""
+    """The value of a debugging variable that slows training, and why it does."""
 
     value: str
     why: str
@@ -72,14 +72,16 @@ class DebugVariables(NodeCheck):
 
 
 def _is_needless(node: CheckedNode, facts: MachineFacts) -> bool:
-    """Whether GPUs there surely read each other's memory without trouble: else the variable that
-    keeps NCCL from it may be what cures a hang.
+    """Whether the node's GPUs certainly read each other's memory without trouble. Otherwise, the
+    variable that keeps NCCL from doing so may be there to avoid a hang.
     """
     return facts.hardware is not None and peers_among(chosen(node, facts.hardware.gpus)) == "direct"
 
 
 class AdapterNames(NodeCheck):
-    """NCCL_SOCKET_IFNAME and its like are set by each launch; this one is left as it is."""
+    """Check of NCCL_IB_HCA, which a launch leaves as it is (it sets NCCL_SOCKET_IFNAME and the
+    like).
+    """
 
     id = "adapter-names"
     title = "NCCL_IB_HCA"
@@ -107,8 +109,8 @@ class AdapterNames(NodeCheck):
 
 
 class InterfaceNames(Check):
-    """Looks at a job's own variables, and those that its script sets: an agent's are overridden by
-    those that a launch sets.
+    """Check of interface names in the variables of a job and its script. A launch overrides those
+    of an agent.
     """
 
     id = "interface-names"
@@ -144,7 +146,9 @@ class InterfaceNames(Check):
 
 
 def _leads(name: str, given: str, node: CheckedNode, nodes: int) -> bool:
-    """Whether it names an interface that is up. NCCL takes beginnings, and ``^`` for all others."""
+    """Whether a value names an interface that is up. NCCL takes prefixes, and ``^`` to exclude
+    some.
+    """
     is_exact = given.startswith("=") or not name.startswith("NCCL")
     there = [
         one.name
@@ -185,7 +189,7 @@ MUST_AGREE: Final = re.compile(
 
 
 class _Differing(Check):
-    """A check of values that all nodes should have in common."""
+    """The base class of checks that compare values which all nodes should have in common."""
 
     def findings(self, case: Case) -> Iterable[Finding]:
         nodes = [node for node in case.nodes if node.facts is not None]
@@ -220,21 +224,21 @@ class _Differing(Check):
 
     @abstractmethod
     def names(self, nodes: Sequence[CheckedNode]) -> Iterable[str]:
-        """The variables that are compared."""
+        """Return the variables that are compared."""
 
     @abstractmethod
     def why(self, name: str) -> str:
-        """What comes of it."""
+        """Return what a differing value leads to."""
 
     def value(self, name: str, node: CheckedNode) -> str | None:
         return node.variables.get(name)
 
     def uses(self, name: str, node: CheckedNode) -> bool:  # noqa: ARG002 - of other variables
-        """Whether what a node does depends on it."""
+        """Whether the variable affects what the node does."""
         return True
 
     def ends(self, name: str) -> bool:  # noqa: ARG002 - of other variables
-        """Whether a launch fails, or hangs, because of it."""
+        """Whether a launch fails or hangs because of it."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are listed, and the examination by them."""
+"""The list of all checks, in the order in which they are shown, and a function that runs them."""
 
 from __future__ import annotations
 
@@ -163,6 +163,6 @@ OF_WAYS: Final = frozenset(check.id for check in EVERY if check.is_of_ways)
 
 
 def examine(case: Case, checks: Iterable[Check] = EVERY) -> tuple[Finding, ...]:
-    """What the checks say of a case, worst first."""
+    """Run the checks on a case and return their findings, worst first."""
     found = [finding for check in checks for finding in check.findings(case)]
     return tuple(sorted(found, key=lambda one: ORDER.index(one.level)))

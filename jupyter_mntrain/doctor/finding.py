@@ -1,4 +1,4 @@
-"""Findings: what a check says of a node, or of the way from one node to another."""
+"""Findings: what checks report about a node, or about the path from one node to another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER: Final[tuple[Level, ...]] = ("stops", "slows", "unknown", "passed")
 
 
 class Remedy(Record, frozen=True):
-    """What mends it at once: it needs no root, and changes nothing that others use.
+    """A command that fixes a problem at once, without root and without changing what others use.
 
     Args:
         push: name of a model or data set that the node lacks, like ``models:llama``.
@@ -33,12 +33,12 @@ class Remedy(Record, frozen=True):
 
     @property
     def command(self) -> str:
-        """What does it, after ``mntrain``."""
+        """The arguments of ``mntrain`` that apply it."""
         return f"push {self.push} {self.node} --from {self.source}"
 
 
 class Finding(Record, frozen=True):
-    """What a check says.
+    """The result of one check for a node or a pair of nodes.
 
     Args:
         check: its id.
@@ -77,17 +77,17 @@ class DoctorReport(Record, frozen=True):
     took_s: float
 
     def at(self, *levels: Level) -> tuple[Finding, ...]:
-        """The findings of these levels."""
+        """Return the findings of these levels."""
         return tuple(one for one in self.findings if one.level in levels)
 
     @property
     def can_launch(self) -> bool:
-        """Whether nothing was found that stops a launch."""
+        """Whether no finding stops a launch."""
         return not self.at("stops")
 
 
 def not_checked(node: str, why: Problem) -> Problem:
-    """What is said of a node that a launch uses and that did not tell the doctor anything."""
+    """Return the problem of a node that a launch uses and that did not answer the doctor."""
     return msgspec.structs.replace(
         why,
         node=node,
@@ -97,7 +97,9 @@ def not_checked(node: str, why: Problem) -> Problem:
 
 
 def untried(nodes: Sequence[str], patience_s: float) -> Problem:
-    """What is said if a launch did not wait for the trials of the paths between its nodes."""
+    """Return the problem of a launch that did not wait until all paths between its nodes were
+    tested.
+    """
     return Problem(
         kind=Kind.SLOW_TO_ANSWER,
         cause=f"the network between the nodes was not tried within {patience_s:g} s",

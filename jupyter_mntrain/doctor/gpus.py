@@ -1,4 +1,4 @@
-"""Checks of GPUs: driver, state, settings, peers, and the processor cores for their ranks."""
+"""Checks of GPUs: driver, state, settings, peer access, and the CPU cores for their ranks."""
 
 from __future__ import annotations
 
@@ -308,7 +308,9 @@ noise."""
 
 
 class GpuComputeMode(HardwareCheck):
-    """That a GPU is not persistent is a word only: the agent keeps its driver loaded."""
+    """Check of the compute mode. Persistence mode is only mentioned: the agent keeps the driver
+    loaded.
+    """
 
     id = "gpu-compute-mode"
     title = "Compute mode"
@@ -382,7 +384,7 @@ class GpuPowerLimit(HardwareCheck):
 
 
 class GpuPcieLink(HardwareCheck):
-    """The generation is not looked at: cards lower it while they are idle."""
+    """Check of the PCIe link's width. Its generation is not checked: idle cards lower it."""
 
     id = "gpu-pcie"
     title = "PCIe lanes"
@@ -434,7 +436,7 @@ could be in the way.
 
 
 def peers_among(cards: Sequence[GpuSetup]) -> Peers:
-    """How these cards of one node reach each other."""
+    """Return how these GPUs of one node reach each other."""
     there = [one for one in cards if not one.trouble and not one.is_split]
     if len(there) < 2:
         return "alone"
@@ -451,7 +453,7 @@ def peers_among(cards: Sequence[GpuSetup]) -> Peers:
 
 
 def obstacle(cards: Sequence[GpuSetup]) -> str:
-    """What is in the way of cards that read each other's memory over PCIe; empty if nothing is."""
+    """Return what keeps GPUs from reading each other's memory over PCIe; empty if nothing does."""
     bridges = sorted({bridge for one in cards for bridge in one.redirected_by or ()})
     if bridges:
         return f"ACS of {bridges[0]} redirects it"

@@ -1,4 +1,4 @@
-"""Checks of a node's other hardware: what the kernel has logged, and what should be alike."""
+"""Checks of a node's other hardware: errors in the kernel log, and differences between nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_CHARACTERS: Final = 120
 
 
 class _Meaning(NamedTuple):
-    """What a kind of line means.
+    """The meaning of one kind of line in the kernel log.
 
     Args:
         recent_s: how long it is said.
@@ -119,7 +119,7 @@ FAST_MBIT_PER_S: Final = 10_000
 
 
 class _Unlike(Check):
-    """A check of what nodes of one kind should have in common. It hinders no launch."""
+    """The base class of checks that compare nodes of one kind. They never stop a launch."""
 
     is_for_launch = False
 
@@ -145,17 +145,19 @@ class _Unlike(Check):
 
     @abstractmethod
     def values(self, node: CheckedNode, hardware: Hardware) -> dict[str, str]:
-        """What is compared, by the kind of what has it."""
+        """Return the values to compare, by the kind of component that has them."""
 
     @abstractmethod
     def differs(
         self, node: CheckedNode, kind: str, value: str, other: CheckedNode, usual: str
     ) -> Finding:
-        """What there is to say of a node that is unlike most others of its kind."""
+        """Return the finding for a node that differs from most others of its kind."""
 
 
 class SameFirmware(_Unlike):
-    """Makers of GeForce cards each have their own firmware: it is not compared."""
+    """Check that cards run the same firmware. GeForce cards are not compared: each maker has its
+    own.
+    """
 
     id = "firmware"
     title = "Firmware"
@@ -187,7 +189,9 @@ class SameFirmware(_Unlike):
 
 
 class SameTopology(_Unlike):
-    """Of nodes with the same GPUs. What is near to what decides how fast ranks exchange data."""
+    """Check that nodes with the same GPUs have the same topology, which decides how fast ranks
+    exchange data.
+    """
 
     id = "topology"
     title = "Topology"
@@ -223,7 +227,7 @@ class SameTopology(_Unlike):
 
 
 def _places(gpus: Sequence[GpuSetup], hardware: Hardware) -> str:
-    """What is attached to which NUMA node."""
+    """Describe which devices are attached to which NUMA node."""
     near: defaultdict[int, list[int]] = defaultdict(list)
     for one in gpus:
         if one.numa_node is not None:

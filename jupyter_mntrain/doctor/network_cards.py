@@ -1,4 +1,4 @@
-"""Checks of network cards and of adapters for RDMA."""
+"""Checks of network cards and RDMA adapters."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class NetworkAddress(Check):
 
 
 def _usable(node: CheckedNode, hardware: Hardware) -> list[NetworkCard]:
-    """The cards of the interfaces that a job may use, or of that which it wants."""
+    """Return the cards of the interfaces that a job may use, or of the one that it names."""
     named = node.participant.interface if node.participant is not None else None
     usual = {one.name for one in node.info.inventory.interfaces if _is_card(one) and one.addresses}
     names = {named} if named else usual
@@ -215,7 +215,7 @@ def _usable(node: CheckedNode, hardware: Hardware) -> list[NetworkCard]:
 
 
 def _all_cards(case: Case) -> Iterator[tuple[CheckedNode, NetworkCard, set[str]]]:
-    """Those that have a speed, each with the subnets of its interface."""
+    """Yield every card whose speed is known, with its node and the subnets of its interface."""
     for node in case.nodes:
         if node.facts is None or node.facts.hardware is None:
             continue
@@ -246,7 +246,8 @@ NO_RDMA: Final = "GeForce"
 
 
 class RdmaPorts(Check):
-    """RoCE is no loss where one node's card cannot do it, nor are cables that nobody plugged in.
+    """Check of RDMA ports. A card without RoCE on any of the nodes is no loss, nor is a port
+    without a cable.
 
     A launch says for itself why it does not use them.
     """

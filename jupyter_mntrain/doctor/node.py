@@ -1,4 +1,4 @@
-"""Checks of each node by itself, and of nodes compared with one another."""
+"""Checks of each node by itself, and of differences between nodes."""
 
 from __future__ import annotations
 
@@ -373,7 +373,7 @@ SLOW_S = 1.0
 
 
 class OwnName(NodeCheck):
-    """That a name leads to 127.0.1.1, as on Debian, does not matter: jobs get addresses."""
+    """Check that a node's host name leads to itself. 127.0.1.1, as on Debian, does no harm."""
 
     id = "host-name"
     title = "Host name"
@@ -414,7 +414,7 @@ class PeerNames(NodeCheck):
 
 
 def _addresses(node: CheckedNode) -> dict[str, None]:
-    """Its addresses, without those of virtual interfaces, in order."""
+    """Return a node's addresses in order, without those of virtual interfaces."""
     return {
         address.partition("/")[0]: None
         for interface in node.info.inventory.interfaces
@@ -440,7 +440,9 @@ def _slow_problem(node: CheckedNode, one: NameLookup, said: str) -> Problem:
 
 
 def _is_usual(address: str) -> bool:
-    """Whether a host's own name may lead there; IPv6 is not judged: inventories have IPv4."""
+    """Whether a host's own name may lead to this address. IPv6 is not judged: inventories have
+    IPv4.
+    """
     return is_loopback(address) or ":" in address
 
 

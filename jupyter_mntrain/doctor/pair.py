@@ -32,8 +32,9 @@ from jupyter_mntrain.plan.networks.unused_networks import UnusedNetwork, unused_
 
 
 def is_dialed(case: Case, trial: PathTrial) -> bool:
-    """Whether the pending job connects this way: everybody to the head's store; Gloo from the
-    higher address to the lower one; NCCL both ways. Some job may connect any way.
+    """Whether the pending job opens connections in this direction: all ranks to the head's store,
+    Gloo from the higher address to the lower one, NCCL both ways. Without a job, any direction
+    counts.
     """
     job = case.job
     if job is None or not job.is_gloo or trial.peer == job.head:
@@ -45,7 +46,7 @@ def is_dialed(case: Case, trial: PathTrial) -> bool:
 
 
 class Owned(NamedTuple):
-    """An address of a node's card."""
+    """An address of a node's network card."""
 
     node: CheckedNode
     interface: Interface
@@ -57,7 +58,7 @@ class Owned(NamedTuple):
 
 
 def owned(nodes: Iterable[CheckedNode]) -> Iterator[Owned]:
-    """The addresses of their cards that are up, without those that nobody assigned."""
+    """Yield the addresses of nodes' cards that are up, without link-local ones."""
     for node in nodes:
         for interface in node.info.inventory.interfaces:
             if interface.is_up and interface.kind in ("ethernet", "wireless"):
@@ -68,13 +69,13 @@ def owned(nodes: Iterable[CheckedNode]) -> Iterator[Owned]:
 
 
 def is_one_card(one: Owned, other: Owned) -> bool:
-    """Whether two agents run on one machine, and share it."""
+    """Whether two agents run on one machine and share this card."""
     boots = {one.node.info.boot_id, other.node.info.boot_id}
     return len(boots) == 1 and "" not in boots and one.interface.mac == other.interface.mac
 
 
 def address_owners(case: Case, address: str) -> list[Owned]:
-    """Who has an address; of agents that share a card, one."""
+    """Return the owners of an address; if agents share a card, only one of them."""
     found: list[Owned] = []
     for one in owned(case.nodes):
         if one.host == address and not any(is_one_card(one, other) for other in found):
@@ -83,7 +84,8 @@ def address_owners(case: Case, address: str) -> list[Owned]:
 
 
 def stranger(case: Case, trial: PathTrial) -> str:
-    """The MAC address of another machine that answers where the peer should; empty if none.
+    """Return the MAC address of another machine that answers in the peer's place; empty if none
+    does.
 
     Of a way that works, another one answers in the peer's place (proxy ARP).
     """
@@ -95,13 +97,13 @@ def stranger(case: Case, trial: PathTrial) -> str:
 
 
 def is_somebody_elses(case: Case, trial: PathTrial) -> bool:
-    """Whether nobody knows which machine a trial has tried."""
+    """Whether it is uncertain which machine a connection attempt reached."""
     shared = any(len(address_owners(case, one)) > 1 for one in (trial.address, trial.source))
     return shared or bool(stranger(case, trial))
 
 
 def interface_at(node: CheckedNode | None, address: str) -> Interface | None:
-    """A node's interface that has an address."""
+    """Return the interface of a node that has an address."""
     if node is None:
         return None
     return next(
@@ -118,7 +120,7 @@ def interface_at(node: CheckedNode | None, address: str) -> Interface | None:
 
 
 class PairCheck(Check):
-    """A check of each way from a node, with one finding per node for all those that are well."""
+    """A check of every path from a node, with one finding per node for all paths that are fine."""
 
     is_of_ways = True
 
@@ -138,13 +140,15 @@ class PairCheck(Check):
                 yield self.passed(node, self.well(trials))
 
     def concerns(self, case: Case, trial: PathTrial) -> bool:  # noqa: ARG002 - some look at it
-        """Whether it can be judged."""
+        """Whether the check can judge this path."""
         return True
 
     def closed(
         self, case: Case, node: CheckedNode, trial: PathTrial, said: str, problem: Problem
     ) -> Finding:
-        """Connections fail: that stops a launch whose ranks connect this way."""
+        """Return a finding that connections fail, which stops a launch if its ranks connect in
+        this direction.
+        """
         if is_dialed(case, trial):
             return self.found("stops", node, said, problem, peer=trial.peer)
         cause = f"{problem.cause}; the ranks of this job connect the other way, so it runs"
@@ -153,11 +157,11 @@ class PairCheck(Check):
 
     @abstractmethod
     def look(self, case: Case, node: CheckedNode, trial: PathTrial) -> Finding | None:
-        """What is wrong with a way; ``None`` if nothing."""
+        """Return what is wrong with a path; ``None`` if nothing is."""
 
     @abstractmethod
     def well(self, trials: Sequence[PathTrial]) -> str:
-        """What is said if nothing is wrong."""
+        """Return what is shown if nothing is wrong."""
 
 
 # Addresses: a network that all share, masks that agree, no address twice.
@@ -279,14 +283,14 @@ class AddressTwice(Check):
 
 
 def _used(case: Case) -> set[str]:
-    """The addresses that a job of all nodes, or of two that share a network, would use."""
+    """Return the addresses that a job on all nodes, or on two that share a network, would use."""
     wanted = [node.participant.interface if node.participant else None for node in case.nodes]
     ends = trial_ends([node.info for node in case.nodes], wanted)
     return {host for one in ends for host in (one.address, one.source)}
 
 
 def _twice(case: Case) -> Iterator[tuple[Owned, Owned]]:
-    """Two nodes that have one address, or one MAC address on one network."""
+    """Yield pairs of nodes that have the same address, or the same MAC address on one network."""
     seen: list[Owned] = []
     said: set[tuple[str, str]] = set()
     for one in owned(case.nodes):
@@ -303,7 +307,9 @@ def _twice(case: Case) -> Iterator[tuple[Owned, Owned]]:
 
 
 def _odd_masks(case: Case) -> list[tuple[str, tuple[Owned, Owned]]]:
-    """Nodes whose mask is another than most others' on the same network, with one of those."""
+    """Return nodes whose netmask differs from the usual one on their network, each with a node
+    that has the usual one.
+    """
     networks = {node.name: {one.address.network for one in owned([node])} for node in case.nodes}
     differ = [
         (one, other)
@@ -330,7 +336,7 @@ def _place(case: Case, node: CheckedNode) -> int:
 
 
 def _neighbors(node: CheckedNode, others: Iterable[CheckedNode]) -> int:
-    """With how many of them it shares a network."""
+    """Count the other nodes with which a node shares a network."""
     own = {one.address.network for one in owned([node])}
     return sum(
         bool(own & {one.address.network for one in owned([other])})
@@ -350,7 +356,7 @@ not blamed for it, and one that drops it all still is if some were lost on the w
 
 
 def blocked(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
-    """Who does not let a node connect to its peer.
+    """Return which firewall or device keeps a node from connecting to its peer.
 
     Args:
         ports: of the peer, in words.
@@ -403,7 +409,7 @@ def _blocker(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
 
 
 def _unanswered(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
-    """They arrive, and the answers do not."""
+    """Return the problem of connections that arrive, but whose answers do not come back."""
     node, peer = trial.node, trial.peer
     back = _back(paths, trial)
     if back is not None and back.is_kept:
@@ -427,13 +433,13 @@ def _unanswered(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
 
 
 def _back(paths: PathsFound, trial: PathTrial) -> PathTrial | None:
-    """The other way."""
+    """Return the trial of the same path in the other direction."""
     ends = (trial.peer, trial.node)
     return next((one for one in paths.trials if (one.node, one.peer) == ends), None)
 
 
 def _has_dropped(paths: PathsFound, peer: str) -> bool:
-    """Whether a node has dropped as many packets as others began connections to it in vain."""
+    """Whether a node has dropped at least as many packets as connections to it have failed."""
     begun = sum(
         one.knocks
         for one in paths.trials
@@ -506,7 +512,9 @@ class ReachablePeers(PairCheck):
 
 
 class RendezvousPort(PairCheck):
-    """Of a way whose random port is open. Of a job, its own is tried, on its head."""
+    """Check that the rendezvous port is open, if a random port is. For a job, its own port on its
+    head is tried.
+    """
 
     id = "rendezvous-port"
     title = "Rendezvous port"
@@ -533,7 +541,9 @@ class RendezvousPort(PairCheck):
 
 
 class PortRange(PairCheck):
-    """Of a way whose random port is open: by luck, if the firewall opens a part of the range."""
+    """Check that all ports of the kernel's range are open, and not just those that happened to be
+    tried.
+    """
 
     id = "port-range"
     title = "Port range"
@@ -566,7 +576,7 @@ class PortRange(PairCheck):
 
 
 def _tries(case: Case, trial: PathTrial, *, is_in_range: bool) -> list[PortTry]:
-    """Those of the kernel's range, or the others."""
+    """Return the attempts at ports in the kernel's range, or those outside it."""
     first, last = case.paths.ranges.get(trial.peer, (0, 0))
     return [one for one in trial.tries[1:] if (first <= one.port <= last) is is_in_range]
 
@@ -582,8 +592,8 @@ USUAL_MTU = 1500
 
 
 class PathMtu(PairCheck):
-    """That one end has a larger MTU than the other does not matter: TCP agrees on the smaller one.
-    Nor does a smaller one on the way if TCP finds it out.
+    """Check that large packets pass. Different MTUs at the two ends, or a smaller one in between,
+    are fine if TCP adapts to them.
     """
 
     id = "path-mtu"
@@ -623,7 +633,7 @@ class PathMtu(PairCheck):
 
 
 def _least_mtu(case: Case, trial: PathTrial) -> int:
-    """The smaller one of both ends."""
+    """Return the smaller MTU of both ends."""
     ends = (
         interface_at(case.named(trial.node), trial.source),
         interface_at(case.named(trial.peer), trial.address),
@@ -632,7 +642,7 @@ def _least_mtu(case: Case, trial: PathTrial) -> int:
 
 
 def _round(passes: int | None) -> int:
-    """The MTU to set: the usual one if it passes."""
+    """Return the MTU to set: the usual one if it passes."""
     return passes if passes and passes < USUAL_MTU else USUAL_MTU
 
 
@@ -640,7 +650,7 @@ def _round(passes: int | None) -> int:
 
 
 class RouteToPeers(PairCheck):
-    """Gloo and NCCL choose addresses by the interface; the kernel chooses the way by addresses."""
+    """Check of routes: Gloo and NCCL choose an interface, but the kernel routes by address."""
 
     id = "route"
     title = "Routes"
@@ -676,7 +686,7 @@ class RouteToPeers(PairCheck):
 
 
 class UnusedFastNetwork(Check):
-    """A launch says it of the nodes that it knows, before it asks the doctor."""
+    """Check for an unused fast network. A launch warns of it even before it runs the doctor."""
 
     id = "fast-network"
     title = "Fastest network"
@@ -705,7 +715,7 @@ class UnusedFastNetwork(Check):
 def slow_network(
     nodes: Sequence[NodeInfo], names: Sequence[str], others: Sequence[NodeInfo] = ()
 ) -> Problem | None:
-    """What to say if nodes share a network at least twice as fast, or nearly do.
+    """Return a warning if nodes share a network that is at least about twice as fast.
 
     Args:
         nodes: in node-rank order.
@@ -784,7 +794,9 @@ class ResentPackets(PairCheck):
 
 
 class MeasuredLinks(Check):
-    """Of what was measured while nothing disturbed it; a speed that is not known says nothing."""
+    """Check of measured link speeds. Only undisturbed measurements count, and only where the
+    card's speed is known.
+    """
 
     id = "measured-link"
     title = "Measured links"
@@ -842,12 +854,12 @@ class MeasuredLinks(Check):
 
 
 def is_lossy(load: Resent) -> bool:
-    """Whether it lost so many packets that TCP is slow, more than a good cable ever does."""
+    """Whether so many packets were lost that TCP is slow; a good cable never loses as many."""
     return load.again >= max(LEAST_RESENT, MOST_RESENT_SHARE * load.packets)
 
 
 def _nominal(own: Interface, other: Interface | None) -> float | None:
-    """The slower card's speed, if one connection can fill it, and its speed means something."""
+    """Return the slower card's speed in Mbit/s, if one connection can fill it; else ``None``."""
     if other is None or own.kind != "ethernet" or other.kind != "ethernet":
         return None
     speeds = (own.speed_mbit_per_s or 0, other.speed_mbit_per_s or 0)
@@ -859,7 +871,7 @@ def _is_undisturbed(link: LinkMeasurement) -> bool:
 
 
 def _carried(link: LinkMeasurement) -> float:
-    """Mbit/s."""
+    """Return the measured speed in Mbit/s."""
     return link.capacity.bytes_per_s / MBIT
 
 

@@ -1,4 +1,4 @@
-"""Checks of the software that ranks run with, as it is once torch is imported."""
+"""Checks of the software that ranks run with, as reported after torch was imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from jupyter_mntrain.plan.software.versions import ABSENT, divergences, version_
 
 
 class LoadedCheck(NodeCheck):
-    """A check of what was loaded; of nodes where nothing could be, another one tells."""
+    """A check of the imported software. Another check reports nodes where nothing could be
+    imported.
+    """
 
     def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         if facts.loaded is None or facts.loaded.error:
@@ -29,7 +31,7 @@ class LoadedCheck(NodeCheck):
 
     @abstractmethod
     def judge(self, node: CheckedNode, loaded: LoadedSoftware) -> Finding | None:
-        """What there is to say of it; ``None`` if it does not concern the node."""
+        """Return what there is to say about it; ``None`` if it does not concern the node."""
 
 
 class TorchImport(NodeCheck):
@@ -86,7 +88,7 @@ class TorchVersion(LoadedCheck):
 
 
 def _release(version: str) -> str:
-    """Metadata may lack the build that ``__version__`` names: ``2.9.0+cu128``."""
+    """Return a version without a local part like ``+cu128``, which metadata may lack."""
     return version.partition("+")[0]
 
 
@@ -186,7 +188,9 @@ class NcclLoaded(Check):
 
 
 def _is_compiled(gpu: Gpu, loaded: LoadedSoftware) -> bool:
-    """Machine code runs on its own major version, from its minor version on; PTX on all later."""
+    """Whether torch has code for a GPU: machine code for its major version, or PTX for any earlier
+    one.
+    """
     major, minor = (*(gpu.compute_capability or ()), 0, 0)[:2]
     for name in loaded.architectures:
         found = _ARCHITECTURE.fullmatch(name)
@@ -202,7 +206,9 @@ def _is_compiled(gpu: Gpu, loaded: LoadedSoftware) -> bool:
 
 
 class AgreeingVersions(Check):
-    """Not of a job's participants: a launch and the panel compare those of its own interpreter."""
+    """Check that nodes have the same versions. Participants are left out: a launch compares those
+    of the job's own interpreter.
+    """
 
     id = "versions"
     title = "Versions"

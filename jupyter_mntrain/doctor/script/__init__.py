@@ -1,1 +1,1 @@
-"""Reading of scripts: what one needs to run, as far as its text tells. Pure; runs nothing."""
+"""Reads from a script's source what it needs to run. Pure; runs nothing."""

@@ -1,4 +1,4 @@
-"""Given paths: arguments of a script that look like relative paths of what it reads. Pure."""
+"""Given paths: script arguments that look like relative paths of files to read. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_PATH: Final = re.compile(r"file|path|dir|folder|root|config|data|model|token
 
 
 def given_paths(arguments: Sequence[str], script: ScriptNeeds) -> Iterator[str]:
-    """Those that it is not seen to read or to write itself."""
+    """Yield the paths that the script itself is not seen to read or write."""
     known = {one.what for one in script.reads}
     made = {first_folder(one.what) for one in script.writes}
     for _, value in _values(arguments):
@@ -38,14 +38,14 @@ def given_paths(arguments: Sequence[str], script: ScriptNeeds) -> Iterator[str]:
 
 
 def named_paths(arguments: Sequence[str]) -> Iterator[str]:
-    """All that may be relative paths, whatever the script does with them."""
+    """Yield all arguments that may be relative paths, whatever the script does with them."""
     for option, value in _values(arguments):
         if _PATH.fullmatch(value) or (_OF_PATH.search(option) and _WORD.fullmatch(value)):
             yield value
 
 
 def _values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Arguments that do not look like what the script makes, each with its option's name."""
+    """Yield arguments that do not look like output paths, each with its option's name."""
     option = ""
     for word in arguments:
         if word.startswith("-"):

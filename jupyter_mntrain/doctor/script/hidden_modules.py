@@ -1,4 +1,4 @@
-"""Hidden modules: those of Python and torch that files next to a script hide from it. Pure.
+"""Hidden modules: modules of Python and torch that files next to a script shadow. Pure.
 
 Python looks in the script's folder first: ``random.py`` there is what torch gets for ``random``.
 """
@@ -28,7 +28,7 @@ IMPORTED: Final = frozenset(_NAMES.split())
 
 
 def hidden_modules(script: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The files, or packages, that hide some.
+    """Return the files or packages that shadow a module.
 
     Args:
         script: its path, next to ``names``; empty if Python looks in the folder that it runs in.

@@ -1,4 +1,4 @@
-"""Lightning: how many nodes a script tells its Trainer. Pure.
+"""Lightning: the number of nodes that a script passes to its Trainer. Pure.
 
 It does not take them from torchrun. With a number that is not the launch's it raises, or trains on
 each rank alone.
@@ -16,7 +16,7 @@ _CLASSES = ("Trainer", "Fabric")
 
 
 class ToldNodes(Record, frozen=True):
-    """The number that a ``Trainer`` or ``Fabric`` is given in a line; 1 by default."""
+    """The ``num_nodes`` that a ``Trainer`` or ``Fabric`` gets in a line; 1 by default."""
 
     name: str
     number: int
@@ -24,7 +24,7 @@ class ToldNodes(Record, frozen=True):
 
 
 def told_nodes(tree: ast.AST) -> tuple[ToldNodes, ...]:
-    """Each of them; none if one is told by something else than a number in the text."""
+    """Return each number of nodes; nothing if one of them is not a number in the source."""
     modules, names = set[str](), set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -42,7 +42,7 @@ def _is_of_it(module: str) -> bool:
 
 
 def _told(tree: ast.AST, known: set[str]) -> Iterator[ToldNodes | None]:
-    """``None`` of one whose number the text does not tell."""
+    """Yield the number of nodes of each call; ``None`` if the source does not tell it."""
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or (name := ast.unparse(call.func)) not in known:
             continue

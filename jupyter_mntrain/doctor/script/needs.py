@@ -1,4 +1,4 @@
-"""Needs of a script: modules, variables, files and folders, as far as its text tells. Pure."""
+"""Needs of a script: modules, variables, files and folders, as far as its source shows. Pure."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _NEW_NAMES: Final = re.compile(r"exec|(globals|locals|vars)\(\)\.update")
 
 
 class Need(Record, frozen=True):
-    """Something that a line needs.
+    """One thing that a line of a script needs.
 
     Args:
         is_certain: every rank comes to it, whatever happens.
@@ -93,7 +93,7 @@ class Need(Record, frozen=True):
 
 
 class ScriptNeeds(Record, frozen=True):
-    """What a script needs to run.
+    """Everything that a script needs to run.
 
     Args:
         error: why it is no Python, for the Python of the driver; empty if it is.
@@ -142,7 +142,7 @@ def read_script(
     name: str = "",
     is_main: bool = True,
 ) -> ScriptNeeds:
-    """Read what a script needs. Functions are read where they are called in any case.
+    """Find out what a script needs. A function is read where it is certain to be called.
 
     Args:
         arguments: that it is launched with.
@@ -181,7 +181,7 @@ def read_script(
 
 
 class _ScriptReading:
-    """Goes through a script in the order of its lines."""
+    """Reads a script statement by statement, in order."""
 
     def __init__(self, paths: PathReader, tree: ast.Module, *, is_main: bool) -> None:
         self._paths, self._is_main = paths, is_main
@@ -283,13 +283,13 @@ class _ScriptReading:
             self._branch(line.orelse)
 
     def _branch(self, lines: Iterable[ast.stmt]) -> None:
-        """Read what only some come to."""
+        """Read statements that only some ranks may reach."""
         self._conditions += 1
         self.block(lines, is_certain=False)
         self._conditions -= 1
 
     def _forget(self, lines: Iterable[ast.AST]) -> None:
-        """What is assigned in lines that are not read is not known."""
+        """Mark everything that is assigned in lines which are not read as unknown."""
         for node in (each for line in lines for each in ast.walk(line)):
             if isinstance(node, ast.stmt):
                 self._note_guards(node)
@@ -299,7 +299,7 @@ class _ScriptReading:
                 self.made.add(name)
 
     def _note_guards(self, line: ast.AST) -> None:
-        """Variables that a line asks for: what takes them comes after that."""
+        """Note the variables that a line checks for: what uses them later is guarded."""
         todo = [line]
         while todo:
             node = todo.pop()
@@ -319,7 +319,7 @@ class _ScriptReading:
             self.gpus.append(Need(ast.unparse(line.test), line.lineno, is_certain=True))
 
     def _note_lack_of_gpus(self, line: ast.If, *, is_certain: bool) -> None:
-        """Take a script by its word that ends where there are no GPUs, or too few."""
+        """Note that the script ends if there are no GPUs, or too few."""
         asked = ast.unparse(line.test)
         is_lack = asked.startswith("not ") or isinstance(line.test, ast.Compare)
         if not (is_certain and is_lack and _OF_GPUS.search(asked)):
@@ -330,7 +330,7 @@ class _ScriptReading:
             self.gpus.append(Need(f"if {asked}", line.lineno, fails))
 
     def _follow(self, node: ast.Call, called: str, is_certain: bool) -> None:
-        """Read a function of the script where it is called in any case."""
+        """Read a function of the script if this call is certain to happen."""
         if called.rpartition(".")[2] == "spawn" and node.args:
             called = ast.unparse(node.args[0])
         if not is_certain or called not in self._functions:
@@ -363,7 +363,7 @@ class _ScriptReading:
                 self._forget([target])
 
     def _expressions(self, line: ast.stmt, is_certain: bool) -> None:
-        """Those of this line alone, without the lines below it."""
+        """Read the expressions of one statement, without the statements nested in it."""
         todo = [one for one in ast.iter_child_nodes(line) if not isinstance(one, ast.stmt)]
         is_asked = bool(self._conditions)
         while todo:
@@ -413,7 +413,7 @@ class _ScriptReading:
                 self._note(node.args[place], is_certain, is_written=is_made)
 
     def _needs_gpu(self, node: ast.Call, called: str, last: str) -> bool:
-        """Whether a call fails where there is no GPU."""
+        """Whether a call fails on a machine without GPUs."""
         named = {one.arg: one.value for one in node.keywords}
         given = {"device": named.get("device"), "backend": named.get("backend")}
         if last in ("to", "init_process_group") and node.args:
@@ -447,13 +447,13 @@ def _is_written(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bo
 
 
 def _runs_when_called(own: ast.FunctionDef) -> bool:
-    """Whether a call runs its lines: those of a generator wait."""
+    """Whether calling a function runs its body; a generator's body waits."""
     is_plain = all(_PLAIN_DECORATORS.fullmatch(ast.unparse(one)) for one in own.decorator_list)
     return is_plain and not any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(own))
 
 
 def _inner(line: ast.AST) -> Iterator[ast.AST]:
-    """A line and all in it, except functions and classes that it defines."""
+    """Yield a statement and everything in it, except functions and classes that it defines."""
     todo = [line]
     while todo:
         node = todo.pop()
@@ -467,7 +467,7 @@ def _returns(line: ast.AST) -> bool:
 
 
 def _exits(line: ast.AST) -> bool:
-    """Whether a line may end a script though all goes well."""
+    """Whether a line may end a script without an error."""
     for one in _inner(line):
         if isinstance(one, ast.Call) and _EXITS.fullmatch(ast.unparse(one.func)):
             return True
@@ -489,7 +489,7 @@ def _is_of_environment(node: ast.AST) -> bool:
 
 
 def _finds_more(node: ast.AST) -> bool:
-    """Whether Python may find other modules after it."""
+    """Whether a node may change where Python looks for modules."""
     match node:
         case ast.Call():
             if not _FINDERS.fullmatch(ast.unparse(node.func)):
@@ -505,8 +505,8 @@ def _finds_more(node: ast.AST) -> bool:
 
 
 def _set_variables(tree: ast.AST) -> dict[str, list[int]]:
-    """Variables of the environment that are set anywhere in it, with the lines; ``*`` stands for
-    any: what takes the whole environment may add to it.
+    """Return the environment variables that are set anywhere in a script, with their lines. ``*``
+    stands for any variable: code that gets the whole environment may add to it.
     """
     found, harmless = dict[str, list[int]](), set[int]()
     for node in ast.walk(tree):
@@ -537,8 +537,8 @@ def _set_by(node: ast.AST) -> set[str]:
 
 
 def _only_read(node: ast.AST) -> list[ast.AST]:
-    """Those of the parts of it that may be the environment, and of which no other variable is set:
-    none that the text does not name.
+    """Return the parts of a node that may be ``os.environ`` and are only read, or in which only
+    variables named in the source are set.
     """
     match node:
         case ast.Call(func=ast.Name(id=name), args=args) if name in _ONLY_READERS:
@@ -571,7 +571,7 @@ def _is_environment(node: ast.AST) -> bool:
 
 
 def imported_name(call: ast.Call) -> str:
-    """The module that ``import_module("…")`` names; empty if its text does not tell."""
+    """Return the module that ``import_module("…")`` names; empty if the source does not tell."""
     match call.args:
         case [ast.Constant(value=str() as name), *_]:
             return "" if name.startswith(".") else name
@@ -579,8 +579,8 @@ def imported_name(call: ast.Call) -> str:
 
 
 def _made(calls: Iterable[tuple[ast.Call, str]], paths: PathReader) -> Iterator[str]:
-    """What calls anywhere in a script may make, or what they look for first; ``.`` stands for
-    anything: another program may make it, or it changes the folder that it runs in.
+    """Yield the first folders of what calls in a script may create or look for. ``.`` stands for
+    anything: another program may create it, or the working directory changes.
     """
     for node, called in calls:
         last = called.rpartition(".")[2]
@@ -604,7 +604,7 @@ def _made(calls: Iterable[tuple[ast.Call, str]], paths: PathReader) -> Iterator[
 
 
 def may_make(script: ScriptNeeds, path: str) -> bool:
-    """Whether a script may make what it reads before it does, maybe on another rank."""
+    """Whether a script may create a file before it reads it, perhaps on another rank."""
     if "." in script.makes or first_folder(path) in script.makes:
         return True
     own = PurePosixPath(path)
@@ -613,12 +613,12 @@ def may_make(script: ScriptNeeds, path: str) -> bool:
 
 
 def first_folder(path: str) -> str:
-    """That of a relative path, or its only name; of an absolute one, all of it."""
+    """Return the first part of a relative path; an absolute path as it is."""
     return path if path.startswith(("/", "~")) else next(iter(PurePosixPath(path).parts), ".")
 
 
 def _may_write(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:
-    """Whether a file may be opened for writing, also by a mode that only running tells."""
+    """Whether a file may be opened for writing; also true if the mode is not known."""
     named = [one.value for one in keywords if one.arg == "mode"]
     found = next(iter([*mode, *named]), None)
     is_known = found is None or isinstance(found, ast.Constant)
@@ -626,7 +626,7 @@ def _may_write(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> boo
 
 
 def _variable(node: ast.AST | None) -> str | None:
-    """The variable that ``os.environ["…"]`` names."""
+    """Return the variable that ``os.environ["…"]`` names."""
     match node:
         case ast.Subscript(value=of, slice=ast.Constant(value=str() as name)):
             return name if ast.unparse(of) in ("os.environ", "environ") else None
@@ -634,7 +634,7 @@ def _variable(node: ast.AST | None) -> str | None:
 
 
 def _asked_variable(call: ast.Call, called: str) -> str | None:
-    """The variable that ``os.getenv("…")`` or ``os.environ.get("…")`` names."""
+    """Return the variable that ``os.getenv("…")`` or ``os.environ.get("…")`` names."""
     if called not in ("os.getenv", "getenv", "os.environ.get", "environ.get"):
         return None
     match call.args:
@@ -644,7 +644,7 @@ def _asked_variable(call: ast.Call, called: str) -> str | None:
 
 
 def _first(needs: Iterable[Need]) -> tuple[Need, ...]:
-    """Each once: where it is certain, else where it comes first."""
+    """Return each need once, at the first line where it is certain, or else at the first of all."""
     found: dict[str, Need] = {}
     for one in needs:
         if one.what not in found or (one.is_certain and not found[one.what].is_certain):

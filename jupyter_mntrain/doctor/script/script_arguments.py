@@ -1,4 +1,4 @@
-"""Script arguments: what a script's own argparse would say of them, without running it. Pure."""
+"""Script arguments: checks arguments against a script's own argparse without running it. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN: Final = object()
 
 
 class Parsed(NamedTuple):
-    """What comes of the arguments.
+    """The result of parsing the arguments.
 
     Args:
         error: as argparse would print it, before it ends with exit code 2; empty if it takes them.
@@ -34,7 +34,7 @@ class Parsed(NamedTuple):
 
 
 class _UnreadableParserError(Exception):
-    """It is made in a way that its text does not tell."""
+    """The parser is built in a way that its source does not show."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -46,8 +46,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(tree: ast.Module, given: Sequence[str]) -> Parsed | None:
-    """What a script's parser makes of arguments; ``None`` if its text does not tell: it has none,
-    or several, or takes what it does not know.
+    """Parse arguments as the script's own parser would; ``None`` if the source does not show how:
+    the script has no parser or several, or uses what is not known here.
     """
     try:
         made = _made(tree)
@@ -65,7 +65,7 @@ def parsed(tree: ast.Module, given: Sequence[str]) -> Parsed | None:
 
 
 def _made(tree: ast.Module) -> tuple[_Parser, str] | None:
-    """The parser, and the name of what it returns."""
+    """Find the parser and the name of the variable that gets its result."""
     names = {name: call for name, call in _assigned(tree) if _called(call) == "ArgumentParser"}
     if len(names) != 1:
         return None
@@ -87,7 +87,7 @@ def _made(tree: ast.Module) -> tuple[_Parser, str] | None:
 
 
 def _changes_words(tree: ast.Module) -> bool:
-    """Whether a script changes the words that it was given before it reads them."""
+    """Whether a script changes ``sys.argv`` before it parses it."""
     return any(
         isinstance(node, ast.Assign | ast.AugAssign | ast.Delete | ast.Expr)
         and re.match(r"(del )?sys\.argv( \+?=|\[.*\] =|\.\w+\(|\[)", ast.unparse(node))
@@ -96,7 +96,7 @@ def _changes_words(tree: ast.Module) -> bool:
 
 
 def _changed(tree: ast.Module, name: str) -> set[str] | None:
-    """The arguments that a script changes after it has read them; ``None`` if that may be any."""
+    """Return the arguments that a script changes after parsing; ``None`` if that may be any."""
     found: set[str] = set()
     is_any = False
     for node in ast.walk(tree):
@@ -116,7 +116,9 @@ def _changed(tree: ast.Module, name: str) -> set[str] | None:
 
 
 def _refuse_other_uses(tree: ast.Module, own: str, groups: set[str]) -> None:
-    """A parser that is handed on, or filled in a loop, takes more than its text tells."""
+    """Refuse a parser that is passed on or filled in a loop: it may take more than the source
+    shows.
+    """
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Name) and node.id in groups):
@@ -199,7 +201,7 @@ def _calls(tree: ast.Module) -> list[ast.Call]:
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """Names that get what a call returns."""
+    """Yield names to which the result of a call is assigned, with the call."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             for target in node.targets:
@@ -208,13 +210,13 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _called(call: ast.Call) -> str:
-    """The last name of what is called."""
+    """Return the last part of the name of the called function."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _owner(call: ast.Call) -> str:
-    """The variable whose method is called."""
+    """Return the variable whose method is called."""
     of = call.func.value if isinstance(call.func, ast.Attribute) else None
     return of.id if isinstance(of, ast.Name) else ""

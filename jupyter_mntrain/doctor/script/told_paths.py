@@ -1,5 +1,5 @@
-"""Told paths: evaluates expressions of a script that say where a file lies, as far as one can
-without running it. Pure.
+"""Evaluates expressions of a script that name files, as far as that is possible without running
+it. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_VALUES: Final = 8
 
 
 class Told(NamedTuple):
-    """A text, as far as it is known.
+    """A string, as far as it is known.
 
     Args:
         is_whole: otherwise more follows.
@@ -42,12 +42,12 @@ class Told(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The file, or the folder that it is in."""
+        """The file; if only the beginning of its path is known, the folder that it is in."""
         return self.text if self.is_whole else self.text.rpartition("/")[0]
 
 
 class PathReader:
-    """Evaluates expressions, with the variables that were assigned before.
+    """Evaluates expressions with the variables that were assigned before.
 
     Args:
         environment: that the launch gives.
@@ -69,7 +69,7 @@ class PathReader:
 
     @contextmanager
     def function(self, own: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[None]:
-        """Within a function: its names are its own, and what it is given is not known."""
+        """Enter a function: it has its own names, and its parameters are unknown."""
         outer, of = dict(self._names), own.args
         for one in (*of.posonlyargs, *of.args, *of.kwonlyargs, of.vararg, of.kwarg):
             if one is not None:
@@ -86,7 +86,7 @@ class PathReader:
             self._names = outer | dict.fromkeys(changed)
 
     def moments(self) -> Iterator[None]:
-        """Give each variable, one after the other, every value that it ever had."""
+        """Give each variable, in turn, every value that it ever had."""
         for at in range(min(_MOST_VALUES, max(map(len, self._ever.values()), default=1))):
             self._names |= {
                 name: found[min(at, len(found) - 1)] for name, found in self._ever.items()
@@ -94,7 +94,7 @@ class PathReader:
             yield
 
     def assign(self, name: str, value: ast.expr | None) -> None:
-        """Take what is assigned; of two different values neither is known."""
+        """Record an assignment; after two different values, neither is known."""
         found = None if value is None else self.of(value)
         ever = self._ever.setdefault(name, []) if found is not None else []
         if found is not None and found not in ever:
@@ -104,12 +104,12 @@ class PathReader:
         self._names[name] = found
 
     def forget(self) -> None:
-        """Any variable may be another from now on, if the script was given any arguments."""
+        """Treat all variables as unknown from now on, if the script was given any arguments."""
         if self._words:
             self._names = dict.fromkeys(self._names)
 
     def of(self, node: ast.expr) -> Told | None:
-        """What an expression says; ``None`` if its text does not tell."""
+        """Evaluate an expression; ``None`` if its value does not follow from the source."""
         match node:
             case ast.Constant(value=str() as text):
                 return Told(text)
@@ -159,7 +159,7 @@ class PathReader:
         return None if given is None else Told(given, is_given=True)
 
     def _attribute(self, of: ast.expr, attribute: str) -> Told | None:
-        """An argument of the script, or a part of a path."""
+        """Evaluate an argument of the script, or a part of a path."""
         arguments = self._arguments
         if attribute == "parent":
             return self._parent(of)
@@ -169,7 +169,7 @@ class PathReader:
         return Told(str(value), is_given=True) if isinstance(value, str | PurePosixPath) else None
 
     def _joined(self, parts: list[ast.expr]) -> Told | None:
-        """Text after text, up to the first that is not known."""
+        """Join strings up to the first that is not known."""
         found = Told("")
         for part in parts:
             inner = part.value if isinstance(part, ast.FormattedValue) else part
@@ -192,7 +192,7 @@ class PathReader:
         return found._replace(text=str(PurePosixPath(found.text).parent))
 
     def _item(self, of: ast.expr, at: object) -> Told | None:
-        """A variable of the environment, a word that was given, or a folder above a path."""
+        """Evaluate an environment variable, an item of ``sys.argv``, or a path's parent folder."""
         if isinstance(at, str):
             return self._variable(at) if _is_environment(of) else None
         if not isinstance(at, int):
@@ -207,7 +207,7 @@ class PathReader:
 
 
 def _under(left: Told | None, right: Told | None) -> Told | None:
-    """A path in another one."""
+    """Join two paths."""
     if left is None or not left.is_whole:
         return left
     if right is None:

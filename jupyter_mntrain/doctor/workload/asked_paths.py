@@ -1,4 +1,4 @@
-"""Asked paths: those of a job that the doctor looks for on its nodes. Pure."""
+"""Asked paths: paths of a job that the doctor looks for on its nodes. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OF_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 def hub_names(text: str) -> tuple[HubName, ...]:
-    """What Python code loads from the Hugging Face hub by a name that it spells out.
+    """Return what Python code loads from the Hugging Face hub by a literal name.
 
     Not what it names elsewhere, too: that may be a folder that it writes.
     """
@@ -53,7 +53,7 @@ def hub_names(text: str) -> tuple[HubName, ...]:
 
 
 def _called(call: ast.Call) -> str:
-    """The last name of what is called."""
+    """Return the last part of the name of the called function."""
     match call.func:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name
@@ -61,7 +61,7 @@ def _called(call: ast.Call) -> str:
 
 
 def question_of_job(spec: JobSpec) -> MachineQuestion:
-    """What the doctor asks for a job that shall run again.
+    """Return what the doctor asks for before a job runs again.
 
     Raises:
         RecipeError: its recipe is not valid.
@@ -77,7 +77,7 @@ def question_of_job(spec: JobSpec) -> MachineQuestion:
 
 
 def _hub_of(spec: JobSpec) -> tuple[HubName, ...]:
-    """What the script of a job loads from the hub, if it is sent with it."""
+    """Return what the script of a job loads from the hub, if it is sent with the job."""
     text = spec.files.get(spec.entry[0])
     try:
         return () if text is None else hub_names(text)
@@ -86,7 +86,7 @@ def _hub_of(spec: JobSpec) -> tuple[HubName, ...]:
 
 
 def _own_paths(spec: JobSpec) -> Iterator[AskedPath]:
-    """The folder that a job runs in, and its script, unless it is sent."""
+    """Yield the folder that a job runs in, and its script unless that is sent."""
     if spec.workdir is not None:
         yield AskedPath(use="working directory", path=spec.workdir)
     script = spec.entry[0]

@@ -1,4 +1,4 @@
-"""Checks of what a job imports, and whether what it reads is the same on all nodes."""
+"""Checks that a job's imports work, and that what it reads is the same on all nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ OF_MODELS: Final = (".json", ".safetensors", ".jinja", ".model", ".txt")
 
 
 class ImportedModules(Check):
-    """Of those in a function, or on a condition, it is not known whether they are imported."""
+    """Check that the modules that a script imports exist. Imports in functions or conditions are
+    uncertain.
+    """
 
     id = "imported-modules"
     title = "Modules"
@@ -90,7 +92,9 @@ class ImportedModules(Check):
 
 
 class WholeModel(NodeCheck):
-    """The node's agent tells, by what the trainer there would refuse."""
+    """Check that each node has the whole model: its agent reports what the trainer there would
+    refuse.
+    """
 
     id = "whole-model"
     title = "Model"
@@ -153,7 +157,7 @@ class SameContents(Check):
     def _other_input(
         self, node: CheckedNode, one: FoundPath, holder: CheckedNode, what: str
     ) -> Finding:
-        """Each node may be to have a part of its own."""
+        """Return a warning that a file differs: each node may be meant to have its own part."""
         return self.slows(
             node,
             what,
@@ -166,8 +170,8 @@ class SameContents(Check):
 
 
 def _read(one: FoundPath) -> dict[str, str]:
-    """What the trainer reads of a model or data set, as far as names tell: a README or another
-    format's weights on one node alone hurt nobody.
+    """Return the checksums of files that the trainer reads. Others, like a README or weights in
+    another format, may differ between nodes.
     """
     if one.use == "model":
         has_better = any(name.endswith(".safetensors") for name in one.files)
@@ -185,7 +189,7 @@ def _read(one: FoundPath) -> dict[str, str]:
 
 
 def _difference(own: dict[str, str], usual: dict[str, str]) -> str:
-    """The first file that differs."""
+    """Return the first file that differs."""
     lost = next((name for name in usual if name not in own), None)
     if lost is not None:
         return f"it lacks {shown_line(lost)}"

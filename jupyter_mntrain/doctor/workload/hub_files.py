@@ -1,4 +1,4 @@
-"""Check of what a script loads from the Hugging Face hub: each node keeps, or fetches, its own."""
+"""Check of what a script loads from the Hugging Face hub, which each node has or fetches itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check of the paths that a job reads: each node has its own copy, or mounts it."""
+"""Check of the paths that a job reads, which each node has a copy of or mounts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class JobPaths(Check):
 
 
 def _asked(one: FoundPath) -> str:
-    """An older agent does not repeat it."""
+    """Return the path as it was asked for; older agents do not repeat it."""
     return one.asked or one.path
 
 
@@ -80,7 +80,7 @@ def _has(node: CheckedNode, like: FoundPath) -> bool:
 
 
 def _shown_target(node: CheckedNode, like: FoundPath) -> str:
-    """Where it really lies, if a symbolic link leads there: what is missing may be the link."""
+    """Describe the target of a symbolic link, since that may be what is missing."""
     found = _found(node, like)
     if found is None or found.real_path in ("", found.path):
         return ""

@@ -1,4 +1,4 @@
-"""Checks of a job's script by its text: whether it can run there with what the launch gives it."""
+"""Checks of a job's script by its source: whether it can run on its nodes as it is launched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOCAL_RANK_FIX: Final = (
 
 
 class ScriptText(Check):
-    """Of the whole job: said at its head."""
+    """A check of the whole job, which is reported at its head."""
 
     id = "script"
     title = "Script"
@@ -94,7 +94,7 @@ class ScriptText(Check):
 
 
 class LaunchItself(Check):
-    """What a launch would refuse, whatever state the nodes are in."""
+    """Check for what a launch would refuse in any state of the nodes."""
 
     id = "launch"
     title = "Launch"
@@ -155,7 +155,9 @@ class ScriptVariables(Check):
             yield self.found(_level(lost), node, names, problem)
 
     def _set_here(self, node: CheckedNode, job: PendingJob, here: Sequence[Need]) -> Finding:
-        """Without it the script may do something else than it does here."""
+        """Return a warning that variables set here are not sent; the script may behave
+        differently.
+        """
         names = ", ".join(one.what for one in here)
         are, them = ("they are", "them") if len(here) > 1 else ("it is", "it")
         problem = Problem(
@@ -167,7 +169,9 @@ class ScriptVariables(Check):
         return self.found("slows", node, names, problem)
 
     def _of_other_launcher(self, node: CheckedNode, job: PendingJob, need: Need) -> Finding:
-        """Each rank would need another value."""
+        """Return the problem of a variable that another launcher sets, with a different value for
+        each rank.
+        """
         own = counterpart(need.what)
         problem = Problem(
             kind=Kind.EXCEPTION,
@@ -179,7 +183,9 @@ class ScriptVariables(Check):
 
 
 class ScriptGpus(Check):
-    """What only some machines come to, or what asks first, says nothing."""
+    """Check that nodes have the GPUs that the script needs on every rank and does not check for
+    itself.
+    """
 
     id = "script-gpus"
     title = "Script's GPUs"
@@ -205,8 +211,8 @@ class ScriptGpus(Check):
 
 
 class ScriptFiles(Check):
-    """What it reads under a relative name has to be sent, or to lie in the folder of the nodes that
-    it runs in; any other path is one on the nodes.
+    """Check of files that the script reads. A relative path must be sent or exist in the folder
+    that it runs in on the nodes; any other path is one on the nodes.
     """
 
     id = "script-files"
@@ -312,12 +318,12 @@ class ScriptFiles(Check):
 
 
 def _is_alike(one: Unsent, other: Unsent) -> bool:
-    """Whether one sentence says both."""
+    """Whether one sentence can describe both."""
     return not one.part and bool(one.how) == bool(other.how)
 
 
 def _is_above(path: str) -> bool:
-    """A file there cannot be sent under the path that it is read by."""
+    """Whether a path is above the job's folder, so that a file cannot be sent to it."""
     return os.path.normpath(path).startswith("..")
 
 
@@ -352,8 +358,8 @@ def _kinds(node: CheckedNode) -> dict[str, PathKind]:
 
 
 def _lacks_given(case: Case, node: CheckedNode, job: PendingJob) -> tuple[str, str] | None:
-    """An argument that names a file of another node, and which node that is: of what none has, the
-    script may make it.
+    """Return an argument that names a file which another node has, and that node. A file that no
+    node has may be made by the script.
     """
     own = _kinds(node)
     for given, path in job.given.items():

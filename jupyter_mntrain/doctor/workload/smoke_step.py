@@ -1,4 +1,4 @@
-"""Check of what a job's ranks did when they were started only to see whether it works."""
+"""Check of the smoke step: what a job's ranks did when they were started as a test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SmokeStep(Check):
                 yield found
 
     def _judged(self, node: CheckedNode, place: TriedNode, trial: JobTrial) -> Finding | None:
-        """What there is to say of a node; nothing if its ranks ended because others had failed."""
+        """Return the finding of a node; ``None`` if its ranks ended because others had failed."""
         if place.problem is not None:
             return self.found("stops", node, "failed", _with_plan(place, place.problem))
         reached = [one for one in trial.ranks if one.rank in place.ranks]
@@ -47,7 +47,7 @@ class SmokeStep(Check):
 
 
 def _said(place: TriedNode, ranks: list[TriedRank], trial: JobTrial) -> str:
-    """What the ranks of a node took: ``2 ranks, 0.81 s, 1.2 GB each, 1.1 planned``."""
+    """Summarize a node's ranks, like ``2 ranks, 0.81 s, 1.2 GB each, 1.1 planned``."""
     longest_s = max(one.seconds for one in ranks)
     count = f"{len(ranks)} rank{agreeing(ranks, '', 's')}"
     if not trial.is_recipe:
@@ -61,7 +61,7 @@ def _said(place: TriedNode, ranks: list[TriedRank], trial: JobTrial) -> str:
 
 
 def _with_plan(place: TriedNode, problem: Problem) -> Problem:
-    """A lack of memory, with what the plan said of it."""
+    """Add what the plan said to an out-of-memory problem."""
     if problem.kind not in OUT_OF_MEMORY or not place.planned_bytes:
         return problem
     needed = sum(place.planned_bytes) / 1e9
