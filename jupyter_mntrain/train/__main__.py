@@ -76,7 +76,7 @@ def _run(argv: list[str] | None) -> None:
 
 
 def _for_these_ranks(recipe: Recipe) -> Recipe:
-    """With fewer replicas, if the job goes on without some of its nodes.
+    """Return the recipe with fewer replicas if the job continues without some of its nodes.
 
     Raises:
         RecipeError: it cannot run on so many ranks.

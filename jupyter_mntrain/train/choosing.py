@@ -1,4 +1,5 @@
-"""Choosing: the ranks agree on what their recipe leaves to the GPUs, and whether these can run it.
+"""Choosing: ranks agree on the settings that the recipe leaves to the GPUs, and check that they
+work.
 
 A launch has chosen already, and passes it on. Ranks that were started without one, as by torchrun
 or SLURM, choose by the same rules; the weights of a checkpoint that they go on from decide first.
@@ -28,7 +29,7 @@ from jupyter_mntrain.train.world import World, gathered
 
 
 class _Trained(Record, frozen=True):
-    """Settings of the newest checkpoint that a rank sees, and its age."""
+    """The settings of the newest checkpoint that a rank sees, and its age."""
 
     age: tuple[int, int]
     settings: dict[str, str]
@@ -42,7 +43,7 @@ def resolve_automatic(
     environment: Mapping[str, str] = os.environ,
     say: Callable[[str], None],
 ) -> Recipe:
-    """Return the recipe with a value for each setting that it leaves to the GPUs. Collective.
+    """Return the recipe with a value for every setting that it leaves to the GPUs. Collective.
 
     Also sets how this rank's GPU multiplies float32 matrices.
 
@@ -80,8 +81,8 @@ def _allow_tf32(recipe: Recipe, device: torch.device) -> None:
 
 
 def _newest(recipe: Recipe, environment: Mapping[str, str]) -> _Trained | None:
-    """The newest checkpoint of the run here or on durable storage, or of the one that it begins
-    with.
+    """Return the newest checkpoint of the run, here or on durable storage, or of the run that it
+    continues.
     """
     origin = environment.get(RESUME_FROM_VARIABLE)
     own, copies = directory_of(recipe, environment), copies_of(recipe, environment)

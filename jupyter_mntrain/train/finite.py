@@ -1,4 +1,4 @@
-"""Finite: stops all ranks when the loss or the gradient is NaN or infinite.
+"""Finite check: stops all ranks when the loss or the gradient is NaN or infinite.
 
 Both are summed over all ranks in every step, and NaN stays NaN in a sum: so all ranks see it in the
 same step, and decide alike. Only then do they ask who had it first.
@@ -28,7 +28,7 @@ OnNan = Literal["stop", "report"]
 
 
 class _Own(Record, frozen=True):
-    """What one rank had before the sum."""
+    """The numbers of one rank before they were summed."""
 
     host: str
     is_loss_finite: bool
@@ -36,7 +36,7 @@ class _Own(Record, frozen=True):
 
 
 class FiniteCheck:
-    """Checks the numbers of each step, alike on all ranks.
+    """Checks the numbers of each step, with the same result on all ranks.
 
     Args:
         on_nan: ``report`` prints one line and goes on.
@@ -59,12 +59,12 @@ class FiniteCheck:
         self._is_said = False
 
     def note(self, loss: torch.Tensor, square: torch.Tensor | None = None) -> None:
-        """Keep this rank's loss and its gradient's square, before they are summed."""
+        """Keep this rank's loss and squared gradient norm from before the sum."""
         self._own_loss = loss
         self._own_square = torch.zeros(()) if square is None else square
 
     def is_bad(self, *sums: float) -> bool:
-        """Whether to stop: the same on all ranks, as the sums are."""
+        """Whether to stop; the same on all ranks, since the sums are."""
         if all(map(isfinite, sums)):
             return False
         if self._on_nan == "stop":
@@ -101,7 +101,7 @@ class FiniteCheck:
 
 
 def chosen(recipe: Recipe, environment: Mapping[str, str]) -> OnNan:
-    """What to do about NaN: as the launch says, else as the recipe says."""
+    """Return what to do about NaN: what the launch says, else what the recipe says."""
     match environment.get(ON_NAN_VARIABLE):
         case "stop":
             return "stop"

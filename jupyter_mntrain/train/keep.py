@@ -30,7 +30,7 @@ TIMEOUT_S = 4 * 3600.0
 
 @record
 def main(argv: list[str] | None = None) -> None:
-    """Copy or export, as the arguments say."""
+    """Copy or export a checkpoint, as the arguments say."""
     arguments = _parser().parse_args(argv)
     recipe = load_recipe(arguments.recipe, arguments.set)
     path = in_home(arguments.path)

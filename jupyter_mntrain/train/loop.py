@@ -1,4 +1,4 @@
-"""Training loop, top to bottom."""
+"""The training loop, top to bottom."""
 
 from __future__ import annotations
 
@@ -216,7 +216,9 @@ class Trainer:
         return self._result().figures(step, self._summary)
 
     def _begin_after(self, held: QueuedStep | None, step: int, reports: Reports) -> QueuedStep:
-        """Queue a step; if that fails, tell the numbers of the one before if they are here."""
+        """Queue a step; if that fails, still report the numbers of the previous step if they have
+        arrived.
+        """
         try:
             return self.begin(step)
         except Exception:
@@ -276,7 +278,9 @@ class Trainer:
         return step - self.first_step == STEADY_AFTER or self.evaluation.is_due(step)
 
     def _end(self, step: QueuedStep, reports: Reports) -> dict[str, Any]:
-        """Wait for a step, tell its numbers, end if they spoil the weights; return its sample."""
+        """Wait for a step, report its numbers, stop if they would spoil the weights; return its
+        sample.
+        """
         sample = self._tell(step, reports)
         self.finite.note(*step.own)
         if not step.is_skipped:
@@ -311,7 +315,7 @@ class Trainer:
         self._before = self.stopwatch.mark()
 
     def _refuse_nan(self, what: Measure, step: int, sums: dict[str, Any]) -> None:
-        """End on all ranks if a sum over them is not finite, before the weights are saved.
+        """Stop all ranks if a sum is not finite, before the weights are saved.
 
         The update of this step has been made already, on a GPU also that of the next: waiting for
         the sums before it would let a GPU idle in every step.
@@ -326,7 +330,7 @@ class Trainer:
             say(said)
 
     def _save(self, step: int, evaluated: float | None, *, is_last: bool) -> bool:
-        """Save if it is time to; return whether to stop. What training waits for is no step."""
+        """Save if it is due; return whether to stop. The time it takes belongs to no step."""
         begin_s = perf_counter()
         stops = self.checkpoints.after(step, self.optimizer, evaluated, is_last=is_last)
         if (took_s := perf_counter() - begin_s) >= LEAST_PAUSE_S:

@@ -1,4 +1,4 @@
-"""Own tools: what this rank computes on, and what kernels can be compiled with here."""
+"""Own tools: this rank's device, and what is there to compile kernels with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jupyter_mntrain.train.model.attention import has_flash_attn, has_varlen
 
 
 def own_tools(environment: Mapping[str, str] = os.environ) -> Tools:
-    """Return what this interpreter has to compile kernels with."""
+    """Return the tools for compiling kernels that this interpreter finds."""
     packages = {}
     for name in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -31,7 +31,7 @@ def own_tools(environment: Mapping[str, str] = os.environ) -> Tools:
 def own_seat(
     device: torch.device, node: str = "", environment: Mapping[str, str] = os.environ
 ) -> Seat:
-    """What this rank computes on.
+    """Return a description of this rank's device.
 
     Args:
         node: its name.
@@ -52,5 +52,7 @@ def own_seat(
 
 
 def can_compile_for_gpus() -> bool:
-    """Whether kernels for a GPU can be compiled here: that takes triton, C and Python.h."""
+    """Whether kernels for a GPU can be compiled here, which takes triton, a C compiler and
+    Python.h.
+    """
     return lacking_tools(own_tools(), on_gpu=True) is None

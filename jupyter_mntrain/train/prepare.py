@@ -1,4 +1,4 @@
-"""Preparation: runs every check before the first step, and compares its result on all ranks."""
+"""Preparation: runs every check before the first step, and compares the results on all ranks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Prepared:
     """Every rank's report, by rank."""
 
     def introduction(self, syncs: object) -> Iterator[str]:
-        """What the log says first: the ranks, the data and what is trained.
+        """Yield the first lines of the log: the ranks, the data and what is trained.
 
         Args:
             syncs: of replicas, in words; empty if they sum gradients in every step.
@@ -104,7 +104,7 @@ class Prepared:
         yield from shown_adapters(self.recipe, self.config.to_dict())
 
     def _crossing(self, shared: Sequence[int], hosts: Sequence[str]) -> str:
-        """What ranks of several nodes with the same sharded weights exchange."""
+        """Describe what ranks on different nodes exchange for weights that they shard together."""
         config, places = self.config.to_dict(), range(self.layout.world_size)
         size = max(shard_bytes(self.recipe, config, self.layout, one) for one in places)
         nodes = " and ".join(dict.fromkeys(hosts[rank] for rank in shared))
@@ -114,7 +114,7 @@ class Prepared:
         )
 
     def flops_per_token(self, place: int) -> float:
-        """Model FLOPs of the stages at this place in a pipeline."""
+        """Return the model FLOPs per token of the stages at this place in a pipeline."""
         layers = self.layout.layers_of(place)
         return stage_flops_per_token(
             model_shape(self.config),
@@ -163,14 +163,14 @@ def prepare(
 
 
 class EvaluationText(NamedTuple):
-    """What is evaluated on in place of a held-out share; the digest is of its files."""
+    """Text to evaluate on in place of a held-out share; the digest is of its files."""
 
     tokens: Tokens
     digest: str
 
 
 class _Data(NamedTuple):
-    """The recipe's data, read; and the recipe with the number of steps that its epochs take."""
+    """The recipe's data once read, and the recipe with the number of steps in its epochs."""
 
     recipe: Recipe
     config: Any
@@ -183,7 +183,7 @@ class _Data(NamedTuple):
     batches: Batches
 
     def preview(self, most: int = SHOWN) -> DataPreview:
-        """What becomes of it, with at most so many sequences."""
+        """Return a preview of at most ``most`` sequences."""
         shown = Preview(self.tokens.tokenizer)
         count = sum(len(one.rows) for one in self.sources)
         return DataPreview(
@@ -197,7 +197,7 @@ class _Data(NamedTuple):
 
 
 def preview(recipe: Recipe, progress: ProgressWriter = unwatched) -> DataPreview:
-    """Read the data and what is trained on first, without a model.
+    """Read the data and preview the first sequences, without a model.
 
     Raises:
         RecipeError: the recipe does not fit the data or the model's tokenizer.
@@ -221,7 +221,7 @@ def _read_data(recipe: Recipe, progress: ProgressWriter, *, reads: bool) -> _Dat
 
 
 def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: bool) -> Prepared:
-    """Build this rank's part, without talking to the others."""
+    """Build this rank's part without communicating with the others."""
     refuse_missing_grad_dtype(recipe.optimizer)
     data = _read_data(recipe, progress, reads=reads)
     config, tokens, evaluated = data.config, data.tokens, data.evaluated
@@ -276,7 +276,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
 def _sequences(
     recipe: Recipe, tokens: Tokens, evaluated: EvaluationText | None
 ) -> tuple[list[Sequences], Batch | None]:
-    """The sequences of each source, and those to evaluate on."""
+    """Return the sequences of each source, and those to evaluate on."""
     section, evaluation = recipe.data, recipe.evaluation
     parts = tokens.sources()
     held: list[Tokens] = []
@@ -304,7 +304,7 @@ def _refuse_attention(attention: str) -> None:
 
 
 def refuse_unfit(recipe: Recipe, config: Any) -> None:
-    """Refuse what models of this family cannot do.
+    """Refuse settings that do not work with models of this family.
 
     Raises:
         RecipeError: the schedule splits backward passes that torch cannot split, or sequences are
@@ -355,7 +355,7 @@ def _refuse_unknown_ids(config: Any, tokens: Tokens, evaluated: EvaluationText |
 
 
 def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens, None]:
-    """The model's config and tokenizer, and random tokens for a step."""
+    """Return the model's config and tokenizer, and random tokens for a step."""
     if recipe.model.path is None:
         size = recipe.data.vocabulary_size + len(recipe.tokens.add)
         config = read_config(recipe.model, size)
@@ -369,7 +369,7 @@ def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens, None]:
 
 
 def _weights_digests(recipe: Recipe) -> dict[str, str]:
-    """Of the files of weights that are here: each rank reads its part of its node's copy."""
+    """Hash the weight files on this node; each rank reads its part of its node's copy."""
     if recipe.model.path is None:
         return {}
     directory = model_directory(recipe.model)
@@ -379,7 +379,7 @@ def _weights_digests(recipe: Recipe) -> dict[str, str]:
 
 
 def _base_digest(recipe: Recipe) -> dict[str, str]:
-    """Of the model next to whose weights adapters are trained; no checkpoint holds them."""
+    """Hash the model that adapters are trained on, which no checkpoint contains."""
     if not recipe.trains_adapters:
         return {}
     if recipe.model.path is None:

@@ -1,5 +1,5 @@
-"""Printing: what a rank prints goes into the job's log. A disk that is full costs lines there, and
-not hours of training.
+"""Printing: what a rank prints goes to the job's log. A full disk costs lines there, not hours of
+training.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STREAMS: Final = ("stdout", "stderr")
 
 
 class _Spared(io.FileIO):
-    """A file that loses what its full disk does not take."""
+    """A file that drops what does not fit on its full disk."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -27,7 +27,7 @@ class _Spared(io.FileIO):
 
 
 def lose_lines_of_a_full_disk() -> None:
-    """Have :func:`print`, and whatever else writes to this process's streams, go on."""
+    """Keep :func:`print` and other output of this process working when the disk is full."""
     for name in STREAMS:
         before = getattr(sys, name)
         buffer = io.BufferedWriter(_Spared(before.fileno(), "wb", closefd=False))

@@ -1,4 +1,4 @@
-"""World: this job's ranks and their process groups, and how torch computes in this one."""
+"""World: the ranks of this job and their process groups, and torch's settings in this one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class World:
 
 
 class Report(Record, frozen=True):
-    """What a rank tells the others before the first step; see :func:`agree`."""
+    """What a rank reports to the others before the first step; see :func:`agree`."""
 
     host: str
     problem: Problem | None = None
@@ -112,7 +112,7 @@ def join_world(device: str, timeout_s: float) -> Iterator[World]:
 
 @contextmanager
 def debugging(section: TrainSection) -> Iterator[None]:
-    """Set what the recipe says, before anything uses a GPU; set torch back at the end."""
+    """Apply the recipe's debugging settings before a GPU is used; restore torch's at the end."""
     was_deterministic = torch.are_deterministic_algorithms_enabled()
     only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
     if section.deterministic:
@@ -129,7 +129,7 @@ def debugging(section: TrainSection) -> Iterator[None]:
 
 
 def _keep_to_lent_memory(device: torch.device) -> None:
-    """Allocate no more of the GPU than its owner offers; CUDA's own context is not counted."""
+    """Use no more of the GPU than its owner offers, apart from CUDA's own context."""
     offered = os.environ.get(GPU_MEMORY_VARIABLE)
     if offered is not None:
         total = torch.cuda.get_device_properties(device).total_memory
@@ -138,7 +138,7 @@ def _keep_to_lent_memory(device: torch.device) -> None:
 
 @dataclass(frozen=True)
 class Groups:
-    """Process groups that a rank uses in every step.
+    """The process groups that a rank uses in every step.
 
     Attributes:
         rank: in the job.
@@ -184,7 +184,7 @@ def form_groups(
 
 
 def _connect(groups: Groups, device: torch.device) -> None:
-    """Use each group of this rank once, in the same order on all ranks.
+    """Use each of this rank's groups once, in the same order on all ranks.
 
     NCCL connects a group at its first operation, which needs all of its ranks. That must not be the
     exchange of a tied gradient, in which only two take part: the others would be waiting elsewhere.
@@ -232,7 +232,7 @@ def _create_groups(world: World, grid: Grid, timeout_s: float) -> Groups:
 
 
 def gathered(world: World, mine: T) -> list[T]:
-    """Return every rank's value, by rank. Collective."""
+    """Gather every rank's value, ordered by rank. Collective."""
     values = [mine] * world.size
     dist.all_gather_object(values, mine, group=world.group)
     return values
@@ -241,7 +241,7 @@ def gathered(world: World, mine: T) -> list[T]:
 def agree(
     world: World, error: RecipeError | None = None, *, digests: dict[str, str] | None = None
 ) -> list[Report]:
-    """Exchange reports; every rank raises the same error if one failed or differs. Collective.
+    """Exchange reports. If a rank failed or differs, every rank raises the same error. Collective.
 
     Args:
         error: this rank's, if it failed.

@@ -1,1 +1,1 @@
-"""Answering: models that continue a text, talk, or are served, beside a job or after it."""
+"""Answering: models that continue a text, chat, or are served, during a job or after it."""

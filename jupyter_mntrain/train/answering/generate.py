@@ -159,7 +159,7 @@ def write(
 
 
 def sampling(temperature: float, top_p: float) -> dict[str, Any]:
-    """How transformers' ``generate`` chooses tokens; at temperature 0 always the likeliest one."""
+    """Return the sampling settings of transformers' ``generate``; at temperature 0 it is greedy."""
     if temperature > 0:
         return {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
     return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}

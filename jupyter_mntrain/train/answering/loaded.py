@@ -1,4 +1,4 @@
-"""Answering: loads a model that answers, from a checkpoint of a run or a directory."""
+"""Loads a model that answers, from a checkpoint of a run or from a directory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from jupyter_mntrain.train.world import join_world
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what says where the model is."""
+    """Add the arguments that say where the model is."""
     parser.add_argument("--directory", metavar="DIR", help="a Hugging Face directory")
     # Not --run: torchrun takes it for the beginning of an option of its own.
     parser.add_argument("--checkpoint-of", dest="run", metavar="RUN", help="a run")
@@ -80,7 +80,7 @@ def load_source(arguments: argparse.Namespace, progress: ProgressWriter) -> Answ
 
 
 def leave_when_told() -> None:
-    """Leave on SIGTERM as on an error, so that what was begun is undone."""
+    """Exit on SIGTERM as on an error, so that cleanup runs."""
 
     def leave(*_: object) -> NoReturn:
         raise SystemExit(128 + signal.SIGTERM)
@@ -89,7 +89,7 @@ def leave_when_told() -> None:
 
 
 def model_in(text: str) -> Path:
-    """The Hugging Face directory of this name on this node.
+    """Return the Hugging Face directory of this name on this node.
 
     Raises:
         RecipeError: there is none, or it has no tokenizer.
@@ -108,7 +108,7 @@ def model_in(text: str) -> Path:
 
 
 def load_model(directory: Path) -> Any:
-    """The causal model of a Hugging Face directory, of any family; none of its code is run.
+    """Load the causal model of a Hugging Face directory, of any family, without running its code.
 
     Raises:
         RecipeError: it cannot be read, or lacks weights.
@@ -142,7 +142,7 @@ def load_model(directory: Path) -> Any:
 
 @dataclass(frozen=True)
 class Answering:
-    """A loaded model and how it is asked.
+    """A loaded model that answers questions.
 
     Args:
         step: of the checkpoint; ``None`` for a directory.
@@ -160,7 +160,7 @@ class Answering:
     def of(
         cls, model: Any, description: Path, step: int | None, *, splits_special: bool = True
     ) -> Answering:
-        """Make it ready to answer.
+        """Prepare a model for answering.
 
         Args:
             description: directory of its tokenizer.
@@ -191,16 +191,16 @@ class Answering:
 
     @property
     def most_tokens(self) -> int | None:
-        """Most tokens of a conversation, if the model says."""
+        """The maximum number of tokens in a conversation, if the model states it."""
         return getattr(self.model.config, "max_position_embeddings", None)
 
     def described(self, answer: ChatAnswer) -> ChatAnswer:
-        """The answer with what is known of the model."""
+        """Return the answer with what is known about the model."""
         has_template = self.tokenizer.chat_template is not None
         return msgspec.structs.replace(answer, step=self.step, has_template=has_template)
 
     def tokens_of(self, question: ChatRequest) -> torch.Tensor:
-        """The question as token ids.
+        """Return the token ids of a question.
 
         Raises:
             RecipeError: there is no chat template, it rejects the conversation, or the model takes
@@ -224,13 +224,13 @@ class Answering:
         return torch.tensor([ids], dtype=torch.int64, device=self.model.device)
 
     def fitting(self, tokens: int, given: torch.Tensor) -> int:
-        """At most so many new tokens as there is room for."""
+        """Limit the number of new tokens to what still fits."""
         if self.most_tokens is None:
             return tokens
         return min(tokens, self.most_tokens - given.shape[1])
 
 
 def weight_bytes(directory: Path) -> int:
-    """Size of a directory's weights."""
+    """Return the size of a directory's weights."""
     files = [one for kind in ("*.safetensors", "*.bin") for one in directory.glob(kind)]
     return sum(one.stat().st_size for one in files)

@@ -1,4 +1,4 @@
-"""OpenAI front: what clients expect of ``/v1`` before ``transformers serve``, which lacks it.
+"""OpenAI front end: adds to ``transformers serve`` what clients expect of ``/v1`` and it lacks.
 
 It lists one model by one name, where the server behind it lists the hub's cache (and fails without
 one) and takes only its directory's path; a name that is not served is refused as OpenAI refuses it.
@@ -46,7 +46,7 @@ def front(
     *,
     has_template: bool = True,
 ) -> Application:
-    """Make the application.
+    """Make the web application.
 
     Args:
         name: of the model, as clients see it.
@@ -103,7 +103,7 @@ class _OneModel(_Handler):
 
 
 class _Passed(_Handler):
-    """Everything else goes to the server behind, and its answer back as it comes."""
+    """Passes all other requests to the server behind, and its answers back as they arrive."""
 
     _is_left = False
 
@@ -142,7 +142,7 @@ class _Passed(_Handler):
         await self._pass(body)
 
     def _refuses(self, asked: Mapping[str, Any]) -> bool:
-        """Refuse what the server behind answers with status 500 and no text."""
+        """Refuse requests that the server behind would answer with status 500 and no message."""
         if not self.has_template and self.request.path.endswith(_OF_CHAT):
             told = "This model has no chat template: ask /v1/completions for a continuation of text"
             self.refuse(400, told, "no_chat_template", "messages")

@@ -92,7 +92,7 @@ def serve(
     *,
     splits_special: bool,
 ) -> None:
-    """Run the server, and say where it is.
+    """Run the server and report its address.
 
     Args:
         name: of the model, for clients.
@@ -134,7 +134,9 @@ def serve(
 
 
 def known_fields() -> dict[str, frozenset[str]]:
-    """Fields of requests that ``transformers serve`` takes, by path; none where it does not say."""
+    """Return the request fields that ``transformers serve`` accepts, by path; empty if they are
+    unknown.
+    """
     with suppress(ImportError, AttributeError):
         from transformers.cli.serving.chat_completion import ChatCompletionHandler
         from transformers.cli.serving.completion import CompletionHandler
@@ -177,7 +179,7 @@ def _tell(
 def _model(
     arguments: argparse.Namespace, recipe: Recipe | None, progress: ProgressWriter
 ) -> Iterator[Path | None]:
-    """The directory to serve, on rank 0."""
+    """Provide the directory to serve, on rank 0."""
     if recipe is None:
         yield model_in(arguments.directory)
         return
@@ -213,7 +215,7 @@ def _refuse_missing(*, splits_special: bool) -> None:
 
 
 def _free_port(address: str, wished: int) -> int:
-    """The wished port; of 0, any free one.
+    """Return the requested port, or any free one if that is 0.
 
     Raises:
         RecipeError: nothing can listen there.

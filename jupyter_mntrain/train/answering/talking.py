@@ -95,7 +95,7 @@ class Chatter:
 
     @property
     def is_left(self) -> bool:
-        """Whether the driver has left, or has been silent for so long that it must have."""
+        """Whether the driver has left, or was silent for so long that it must have."""
         now_s = self.stopwatch()
         if self._questions.look():
             self._heard_s = now_s
@@ -140,7 +140,7 @@ class Chatter:
 
 
 class _DriverLeft(StoppingCriteria):  # type: ignore[misc]  # transformers has no types
-    """Ends an answer that nobody waits for any longer."""
+    """Stops an answer that nobody is waiting for any longer."""
 
     def __init__(self, chatter: Chatter) -> None:
         self._chatter = chatter
@@ -150,7 +150,7 @@ class _DriverLeft(StoppingCriteria):  # type: ignore[misc]  # transformers has n
 
 
 class _AnswerWriter(TextStreamer):  # type: ignore[misc]
-    """Writes an answer as it comes, whole characters only."""
+    """Writes an answer as it is generated, in whole characters."""
 
     def __init__(self, chatter: Chatter, turn: int) -> None:
         super().__init__(chatter.loaded.tokenizer, skip_prompt=True, skip_special_tokens=True)

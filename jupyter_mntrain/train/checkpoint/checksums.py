@@ -1,4 +1,4 @@
-"""Checksums: whether a shard's bytes are still those that were saved."""
+"""Checksums: detect shards whose bytes have changed since they were saved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READ_BYTES = 16 * BLOCK_BYTES
 
 
 def checksum(path: Path) -> str:
-    """Hash of the sums of a file's 64-bit words, of each block of 1 MiB.
+    """Return a file's checksum: a hash over the sums of 64-bit words in each block of 1 MiB.
 
     It finds what disks lose, not what somebody forges: sums are made at the speed of memory, so
     that a checkpoint is loaded about as fast as without.
@@ -34,7 +34,7 @@ def checksum(path: Path) -> str:
 
 
 class Checksums:
-    """Checksums of shards, made by a thread while the rank does other things.
+    """Computes checksums of shards in a thread while the rank does other things.
 
     Reading and summing leave the interpreter to others. A rank that has a core to spare loads a
     checkpoint in 1.04 times the time that it takes without (``benchmarks.checked_loading``).
@@ -45,7 +45,7 @@ class Checksums:
         self._begun: dict[Path, Future[str]] = {}
 
     def begin(self, path: Path) -> Future[str]:
-        """Begin with a file, unless it was begun before."""
+        """Start on a file, unless it was started before."""
         if path not in self._begun:
             self._begun[path] = self._thread.submit(checksum, path)
         return self._begun[path]
@@ -58,5 +58,5 @@ class Checksums:
             return False
 
     def end(self) -> None:
-        """Make no more."""
+        """Stop; files that are still queued are dropped."""
         self._thread.shutdown(wait=False, cancel_futures=True)

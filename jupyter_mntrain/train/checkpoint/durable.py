@@ -1,4 +1,4 @@
-"""Durable copies: each checkpoint once more, in a directory that all nodes share."""
+"""Durable copies: a second copy of each checkpoint, in a directory that all nodes share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jupyter_mntrain.train.world import World, agree, gathered
 
 
 def copy_proved(source: Path, target: Path, size_bytes: int, copied: Callable[[int], None]) -> None:
-    """Copy a file, and compare what is on the disk then with what was read.
+    """Copy a file, and compare the copy on disk with what was read.
 
     Args:
         size_bytes: that it must have.
@@ -55,7 +55,7 @@ def copy_proved(source: Path, target: Path, size_bytes: int, copied: Callable[[i
 
 
 def copy_description(source: Path, target: Path) -> None:
-    """Copy config and tokenizer, with which a copy can be exported, and generate a text.
+    """Copy config and tokenizer, which exporting and generating from a copy need.
 
     Args:
         source, target: directories of checkpoints.
@@ -80,7 +80,7 @@ SEEN_WITHIN_S = 60.0
 
 
 class DurableCopies:
-    """Copies one rank's shards, one checkpoint at a time; the newest that is complete.
+    """Copies this rank's shards of the newest complete checkpoint, one checkpoint at a time.
 
     Args:
         source: the checkpoints of the run on this node.
@@ -112,7 +112,7 @@ class DurableCopies:
 
     @property
     def step(self) -> int | None:
-        """Of the checkpoint that is being copied: the same on every rank at every step."""
+        """The step of the checkpoint that is being copied; the same on every rank."""
         return None if self._now is None else self._now.step
 
     @property
@@ -121,23 +121,23 @@ class DurableCopies:
         return self._thread is not None and self._thread.is_alive()
 
     def vote(self) -> bool:
-        """This rank's part of a step's all-reduce: whether it is still copying."""
+        """Return this rank's vote in a step's all-reduce: whether it is still copying."""
         self._cast += 1
         return self.is_copying
 
     def count(self, still_copying: float) -> None:
-        """Take the sum of all ranks' votes. On a GPU, that is a step later than they were cast."""
+        """Take the sum of all ranks' votes, which on a GPU arrives one step late."""
         self._counted += 1
         self._still_copying = still_copying
 
     @property
     def is_over(self) -> bool:
-        """Whether all ranks have copied theirs, by the votes counted so far."""
+        """Whether all ranks have finished copying, by the votes counted so far."""
         is_known = self._counted > self._cast_before
         return self._now is not None and is_known and not self._still_copying
 
     def begin(self, manifest: Manifest, section: CheckpointSection) -> None:
-        """Copy a complete checkpoint; after the one that is being copied, if there is one.
+        """Start to copy a complete checkpoint, or queue it behind the one that is being copied.
 
         Args:
             section: tells how many are kept.
@@ -154,7 +154,7 @@ class DurableCopies:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the copy, publish it, and begin the next. Collective, at the same step.
+        """Wait for the copy, publish it, and start the next one. Collective, at the same step.
 
         An error such as a full disk is logged, and training goes on.
         """
@@ -172,7 +172,7 @@ class DurableCopies:
             self.begin(following, self._section)
 
     def begin_missing(self, manifest: Manifest, section: CheckpointSection) -> None:
-        """Copy the checkpoint that the run goes on from, if an attempt ended before. Collective.
+        """Copy the checkpoint that the run resumes from, if the last attempt did not. Collective.
 
         Only where each rank has its own shard of it on its node.
         """
@@ -184,7 +184,7 @@ class DurableCopies:
             self.begin(manifest, section)
 
     def close(self, progress: ProgressWriter, most_s: float) -> None:
-        """Wait until the newest is copied. Collective.
+        """Wait until the newest checkpoint is copied. Collective.
 
         Args:
             progress: receives that of the copy: a slow disk takes minutes.
@@ -218,7 +218,7 @@ class DurableCopies:
         self._copied_bytes += copied_bytes
 
     def _conclude(self, manifest: Manifest, error: str | None) -> None:
-        """Publish, or leave nothing behind."""
+        """Publish the copy, or remove what was written of it."""
         if error is None:
             try:
                 self.target.publish(manifest)
@@ -240,7 +240,8 @@ def durable_copies(
     say: Callable[[str], None],
     environment: Mapping[str, str],
 ) -> DurableCopies | None:
-    """Those of this run; ``None`` if the recipe names no place for them. Collective.
+    """Return the durable copies of this run; ``None`` if the recipe names no place for them.
+    Collective.
 
     Raises:
         RecipeError: a node cannot write there, or has another directory there. A later attempt of a

@@ -81,7 +81,7 @@ class ModelFile(Record, frozen=True):
 
 
 class ModelContents(Record, frozen=True):
-    """All files of weights, by name.
+    """The list of all weight files, by name.
 
     Args:
         step: finished steps.
@@ -143,7 +143,7 @@ def load_whole(
 def _refuse_other_shapes(
     stage: StageModule, weights: Mapping[str, torch.Tensor], directory: CheckpointDirectory
 ) -> None:
-    """Refuse a config, by which the model was made, that is not the checkpoint's."""
+    """Refuse a config that does not match the checkpoint's weights."""
     for name, like in stage.weights().items():
         if name in weights and weights[name].shape != like.shape:
             found, said = tuple(weights[name].shape), tuple(like.shape)
@@ -200,7 +200,7 @@ def model_card(recipe: Recipe, name: str, figures: RunFigures) -> str:
 
 
 def base_model(recipe: Recipe) -> str | None:
-    """The model that training began with: its hub id if known, else its directory's name."""
+    """Return the model that training started from: its hub id if known, else its directory."""
     if recipe.model.path is None:
         return None
     if copy := hub_copy(recipe.model.path):
@@ -416,7 +416,7 @@ class ModelExport:
         self._run = os.environ.get(RUN_VARIABLE, "")
 
     def refuse(self) -> None:
-        """Check the output directory before the first step, rather than after hours of training.
+        """Check the output directory before the first step, not after hours of training.
 
         Raises:
             RecipeError: it is not empty, or cannot be created.
@@ -502,7 +502,7 @@ class ModelExport:
     def _write_shards(
         self, folder: Path, parameters: Mapping[str, torch.Tensor], progress: ProgressWriter
     ) -> Part:
-        """Write this rank's shards. Collective: file numbers count across ranks."""
+        """Write this rank's shards. Collective, since files are numbered across ranks."""
         most, family = int(self.recipe.output.shard_gb * 1e9), family_of(self.config.to_dict())
         # Of one in 4 bits, torch counts the bytes of its values as they are computed with.
         sizes = {name: one.nbytes for name, one in parameters.items() if not is_adapter(name)}
@@ -537,7 +537,7 @@ class ModelExport:
     def _complete(
         self, folder: Path, parts: Sequence[Part], contents: ModelContents, card: str
     ) -> Part:
-        """Write the small files, once on every node."""
+        """Write the small files, once per node."""
         if self.world.local_rank == 0:
             try:
                 self._write_small_files(folder, parts, contents)
@@ -559,7 +559,7 @@ class ModelExport:
         (folder / CONTENTS).write_bytes(encoded)
 
     def _gather(self, folder: Path, parts: Sequence[Part], progress: ProgressWriter) -> Part:
-        """Collect all files on the head's node. Collective."""
+        """Collect all files on the head node. Collective."""
         problem: str | None = None
         others = [(rank, one) for rank, part in enumerate(parts) if rank for one in part.files]
         size = sum(one.size_bytes for _, one in others)
@@ -591,7 +591,7 @@ class ModelExport:
         return parts
 
     def _appear(self, folder: Path, directory: Path) -> None:
-        """Rename the finished folder, on the head's node first: a shared one is then done."""
+        """Rename the finished folder, on the head node first: if it is shared, that is enough."""
         for turn in (True, False):
             is_turn = self.world.local_rank == 0 and self.world.is_head is turn
             if is_turn and folder.is_dir():
@@ -632,7 +632,7 @@ def output_directory(recipe: Recipe) -> Path | None:
 
 
 def _run_of(directory: Path) -> str | None:
-    """The run that wrote a model; ``None`` if it was not one of ours."""
+    """Return the run that wrote a model; ``None`` if this trainer did not write it."""
     try:
         return msgspec.json.decode((directory / CONTENTS).read_bytes(), type=ModelContents).run
     except (OSError, msgspec.MsgspecError):
@@ -652,7 +652,7 @@ def _difference(path: Path, told: ModelFile) -> str | None:
 
 
 def _set_ends(folder: Path, ends: int | list[int] | None) -> None:
-    """Have the generation settings of a model that was read end where it ends now, too."""
+    """Let the original model's generation settings stop at the new end-of-text tokens, too."""
     settings = read_generation(folder)
     before = listed_ends(settings.get("eos_token_id"))
     found = list(dict.fromkeys([*listed_ends(ends), *before]))
@@ -662,7 +662,7 @@ def _set_ends(folder: Path, ends: int | list[int] | None) -> None:
 
 
 def _copy_small_files(source: Path, folder: Path) -> None:
-    """Copy tokenizer, chat template, generation settings, license and the like."""
+    """Copy tokenizer, chat template, generation settings, license and similar files."""
     for path in source.iterdir():
         is_weights = path.name.endswith(_NOT_COPIED)
         is_ours = path.name in {"config.json", CONTENTS, CARD}

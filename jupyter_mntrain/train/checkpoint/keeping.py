@@ -1,4 +1,4 @@
-"""Keeping: copies a checkpoint to another directory, and writes one as a Hugging Face directory.
+"""Copies a checkpoint to another directory, or exports one as a Hugging Face directory.
 
 Runs on the nodes that have it, next to whatever else they do, on their CPUs.
 """
@@ -45,7 +45,7 @@ def copy_checkpoint(
     target: CheckpointDirectory,
     progress: ProgressWriter,
 ) -> None:
-    """Copy a checkpoint; its manifest is written last, once every shard is proved. Collective.
+    """Copy a checkpoint; its manifest is written last, after every shard was verified. Collective.
 
     Every node writes what it reads: ``target`` may be shared by all or local to each.
 
@@ -88,7 +88,7 @@ def export_checkpoint(
     run: str,
     progress: ProgressWriter,
 ) -> None:
-    """Write the model of a checkpoint as a Hugging Face directory on the head's node. Collective.
+    """Write the model of a checkpoint as a Hugging Face directory on the head node. Collective.
 
     Other ranks send what only they can read. No more than one file's weights are in memory.
 
@@ -141,7 +141,9 @@ def export_checkpoint(
 
 
 def _other_in_the_way(target: CheckpointDirectory, manifest: Manifest) -> RecipeError | None:
-    """Another save of the same step may be all that is left of its run."""
+    """Return an error if the target already has another save of this step, perhaps the last of its
+    run.
+    """
     there = target.manifests().get(manifest.step)
     if there is None or there == manifest:
         return None
@@ -152,7 +154,7 @@ def _other_in_the_way(target: CheckpointDirectory, manifest: Manifest) -> Recipe
 
 
 def _publish(world: World, target: CheckpointDirectory, manifest: Manifest) -> None:
-    """Publish on the head's node first: a shared directory is then done. Collective."""
+    """Publish on the head node first; for a shared directory that is enough. Collective."""
     error = None
     for turn in (True, False):
         if world.local_rank == 0 and world.is_head is turn:

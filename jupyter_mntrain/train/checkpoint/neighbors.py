@@ -116,7 +116,7 @@ def take_file(
 
 
 def _receive(path: Path, rank: int, size: int, group: dist.ProcessGroup | None) -> OSError | None:
-    """Receive everything even when the disk fails: the sender would block otherwise."""
+    """Receive the whole file even if the disk fails, since the sender would block otherwise."""
     problem: OSError | None = None
     with path.open("wb") as file:
         for begin in range(0, size, PIECE_BYTES):

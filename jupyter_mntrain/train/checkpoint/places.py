@@ -1,4 +1,4 @@
-"""Places: the directories that ranks write to, and whether they can."""
+"""Places: the directories that ranks write to, and checks that they are writable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_mntrain.recipe.stored import durable_directory, named_directory
 
 
 def unwritable(directory: Path, what: str, field: str) -> RecipeError | None:
-    """Create a directory; return an error if that fails or it is not writable.
+    """Create a directory; return an error if that fails or the directory is not writable.
 
     Args:
         what: is done there, for the message.

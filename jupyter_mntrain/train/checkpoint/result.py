@@ -1,4 +1,4 @@
-"""Result of a run, as one of its ranks has it."""
+"""The result of a run, as one of its ranks knows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_mntrain.model.records.checkpoint import RunFigures, last_and_lowest
 
 
 class TrainResult(Record, frozen=True):
-    """Result of a run; losses and norms are the same on every rank."""
+    """The result of a run; losses and norms are the same on every rank."""
 
     rank: int
     world_size: int
@@ -27,7 +27,7 @@ class TrainResult(Record, frozen=True):
     """Finished steps → the model's continuation of each prompt."""
 
     def figures(self, steps: int, data: tuple[str, ...]) -> RunFigures:
-        """For the model's card.
+        """Return the figures for the model card.
 
         Args:
             steps: finished.

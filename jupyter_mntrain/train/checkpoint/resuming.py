@@ -1,4 +1,4 @@
-"""Resuming: finds the newest checkpoint that the ranks together hold complete, and loads it."""
+"""Resuming: finds and loads the newest checkpoint that is complete on all ranks together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jupyter_mntrain.train.world import World, gathered
 
 
 def random_state(world: World) -> dict[str, torch.Tensor]:
-    """The state of this rank's generators, by its names in a checkpoint."""
+    """Return the state of this rank's random generators, by their names in a checkpoint."""
     state = {f"random/{world.rank}/cpu": torch.get_rng_state()}
     if world.device.type == "cuda":
         state[f"random/{world.rank}/cuda"] = torch.cuda.get_rng_state(world.device)
@@ -37,7 +37,7 @@ def random_state(world: World) -> dict[str, torch.Tensor]:
 
 
 def set_random_state(world: World, state: Mapping[str, torch.Tensor]) -> None:
-    """Go on with the state of a checkpoint, as far as it has one."""
+    """Restore the random state from a checkpoint, as far as the checkpoint has it."""
     if (cpu := state.get(f"random/{world.rank}/cpu")) is not None:
         torch.set_rng_state(cpu)
     cuda = state.get(f"random/{world.rank}/cuda")
@@ -55,14 +55,14 @@ _ROWS = re.compile(r"(?P<name>.+)\[(?P<begin>\d+):(?P<end>\d+)\]")
 
 
 class Held(Record, frozen=True):
-    """A checkpoint and the shards of it that one rank can read."""
+    """A checkpoint, and which of its shards one rank can read."""
 
     manifest: Manifest
     shards: tuple[int, ...]
 
 
 class FoundCheckpoint(Record, frozen=True):
-    """A complete checkpoint, and the rank of this run that reads each shard.
+    """A complete checkpoint, and which rank of this run reads each shard.
 
     Args:
         damaged: shards of newer checkpoints that are not what was saved, by step.
@@ -142,7 +142,7 @@ def find_newest(
 def _damaged(
     world: World, directory: CheckpointDirectory, found: FoundCheckpoint, sums: Checksums
 ) -> list[int]:
-    """Shards that this rank is to read and that are not what was saved."""
+    """Return the shards that this rank is to read and whose checksums are wrong."""
     manifest, folder = found.manifest, directory.of(found.manifest.step)
     if not manifest.checksums:
         return []
@@ -174,7 +174,9 @@ def _what_is_damaged(
 def _refuse_unreadable(
     directory: CheckpointDirectory, unreadable: Sequence[Mapping[int, str]], step: int | None
 ) -> None:
-    """A run that began again would save over what may still be repaired."""
+    """Raise if checkpoints are unreadable: a run that starts over would overwrite what may be
+    repaired.
+    """
     why = {one: why for some in unreadable for one, why in some.items() if step in (None, one)}
     if why:
         newest = max(why)
@@ -187,7 +189,7 @@ def _refuse_unreadable(
 
 
 def choose(everybody: Sequence[Sequence[Held]]) -> FoundCheckpoint | None:
-    """Return the newest complete checkpoint. Pure.
+    """Choose the newest complete checkpoint. Pure.
 
     Args:
         everybody: what each rank holds, by rank.
@@ -224,7 +226,7 @@ def _what_is_missing(everybody: Sequence[Sequence[Held]]) -> RecipeError:
 
 
 def _readers(manifest: Manifest, everybody: Sequence[Sequence[Held]]) -> dict[int, int]:
-    """Map shards to the ranks that read them; a rank reads its own where it can."""
+    """Map each shard to a rank that reads it; a rank reads its own if it can."""
     readers: dict[int, int] = {}
     for rank, holds in enumerate(everybody):
         shards = next((held.shards for held in holds if held.manifest == manifest), ())
@@ -233,7 +235,7 @@ def _readers(manifest: Manifest, everybody: Sequence[Sequence[Held]]) -> dict[in
 
 
 def name_of_rows(name: str, begin: int, end: int) -> str:
-    """Return the key of rows of a tensor in a checkpoint."""
+    """Return the key of some rows of a tensor in a checkpoint."""
     return f"{name}[{begin}:{end}]"
 
 
@@ -284,7 +286,7 @@ def load(
 
 
 class _Request(Record, frozen=True):
-    """Rows of a tensor, and the pieces that hold them, in order."""
+    """Rows of a tensor, and the saved pieces that contain them, in order."""
 
     begin: int
     end: int
@@ -301,7 +303,7 @@ def _contents(shard: int, file: safe_open) -> list[_Piece]:
 
 
 def _index(world: World, mine: Sequence[_Piece]) -> dict[str, list[_Piece]]:
-    """Pieces by tensor name, in row order; of duplicates, one."""
+    """Return the saved pieces by tensor name, in row order and without duplicates."""
     found: dict[str, dict[int, _Piece]] = {}
     for piece in (one for pieces in gathered(world, mine) for one in pieces):
         found.setdefault(_parsed(piece.key)[0], {})[piece.begin] = piece
@@ -343,7 +345,7 @@ def _hand_over(
     receiver: int,
     shards: Mapping[int, safe_open],
 ) -> torch.Tensor | None:
-    """Read, send or receive the requested rows of a piece; return them on the receiving rank."""
+    """Read, send or receive some rows of a piece; return them on the receiving rank."""
     reader = found.readers[piece.shard]
     begin, end = max(request.begin, piece.begin), min(request.end, piece.end)
     if reader == world.rank:
@@ -371,14 +373,14 @@ def _rows(file: safe_open, key: str, shape: tuple[int, ...], begin: int, end: in
 
 
 class Beginning(Record, frozen=True):
-    """A complete checkpoint and the directory that has it."""
+    """A complete checkpoint to start from, and the directory that has it."""
 
     directory: CheckpointDirectory
     found: FoundCheckpoint
 
 
 def begin_checksums(world: World, own: Path | None) -> Checksums:
-    """Begin those that :func:`find_beginning` is going to need, as far as that can be foreseen.
+    """Start the checksums that :func:`find_beginning` will probably need.
 
     Args:
         own: the run's directory.
@@ -404,7 +406,7 @@ def find_beginning(
     say: Callable[[str], None] = lambda _line: None,
     checksums: Checksums | None = None,
 ) -> Beginning | None:
-    """Find the checkpoint to go on from; ``None`` to begin at step 1. Collective.
+    """Find the checkpoint to resume from; ``None`` to start at step 1. Collective.
 
     It is the newest of the run, or a durable copy of it where nodes have lost their own. A run that
     began with another's checkpoint goes back to that one only while it has none of its own.
@@ -446,8 +448,8 @@ def _newest(
     say: Callable[[str], None],
     checksums: Checksums | None,
 ) -> Beginning | None:
-    """The newest of a run's complete checkpoints; its own rather than a copy, unless the copy is
-    newer, or alone is what was promised. Collective.
+    """Return the newest complete checkpoint of a run. A durable copy counts only if it is newer,
+    or the only one of the promised step. Collective.
     """
     lost = None
     try:
@@ -474,7 +476,7 @@ def _copy(
     *,
     compares: bool,
 ) -> Beginning | None:
-    """The newest complete copy, or that of the promised step. Collective."""
+    """Return the newest complete copy, or that of the promised step. Collective."""
     try:
         found = find_newest(world, copies, step=promised, finishes=False, compares=compares)
     except RecipeError as error:  # on every rank alike; what nodes have themselves may be whole
@@ -493,7 +495,7 @@ def _is_better(copy: FoundCheckpoint, own: FoundCheckpoint, promised: int | None
 def _refuse_other_step(
     found: FoundCheckpoint | None, promised: int, own: CheckpointDirectory
 ) -> None:
-    """An older one would cost the steps since, and a newer one is not what the person was told."""
+    """Refuse a checkpoint of another step than promised: an older one would lose steps."""
     step = 0 if found is None else found.manifest.step
     if step == promised:
         return
@@ -522,7 +524,7 @@ _OTHER = {
 
 
 def refuse_other(begin: Beginning, digests: Mapping[str, str]) -> None:
-    """Refuse a checkpoint of another model, data or base.
+    """Refuse a checkpoint of another model, other data, or another base model.
 
     Raises:
         RecipeError: naming what is another one.
@@ -543,7 +545,7 @@ def refuse_other(begin: Beginning, digests: Mapping[str, str]) -> None:
 
 
 def refuse_other_adapters(begin: Beginning, section: AdaptersSection) -> None:
-    """Refuse a checkpoint whose adapters are not these: some would be lost, or count otherwise.
+    """Refuse a checkpoint whose adapters differ: some would be lost, or be scaled differently.
 
     Raises:
         RecipeError: naming the setting.
@@ -565,8 +567,8 @@ def refuse_other_adapters(begin: Beginning, section: AdaptersSection) -> None:
 
 
 def refuse_apart(begin: Beginning, replicas: int) -> None:
-    """Refuse a checkpoint of replicas with weights of their own, if there shall be several that
-    have the same.
+    """Refuse a checkpoint of replicas with different weights if replicas are to share their
+    weights now.
 
     Args:
         replicas: that sum gradients in every step; 0 if they sync rarely.
@@ -583,6 +585,8 @@ def refuse_apart(begin: Beginning, replicas: int) -> None:
 
 
 def replicas_apart(manifest: Manifest) -> int:
-    """Replicas whose own weights a checkpoint has; 0 if all had the same."""
+    """Return the number of replicas with weights of their own in a checkpoint; 0 if all were
+    equal.
+    """
     section = (manifest.recipe or {}).get("data_parallel", {})
     return int(section.get("replicas", 1)) if section.get("sync_every") else 0

@@ -1,4 +1,4 @@
-"""Saving: when to save and what, copied between two steps and written in a thread."""
+"""Saving: decides when and what to save, copies it between two steps, and writes it in a thread."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LEAST_INTERVAL_S = tunables.seconds("train.least_save_interval_s")
 
 
 class SaveIntervals:
-    """Counts the time since the last save, and the time that saves hold training up.
+    """Measures the time since the last save, and how long saves delay training.
 
     Args:
         section: may be replaced between two steps.
@@ -78,7 +78,7 @@ class SaveIntervals:
         self._held_up_s: float | None = None
 
     def saved(self, held_up_s: float) -> None:
-        """Begin to count again.
+        """Restart the interval after a save.
 
         Args:
             held_up_s: that the steps waited for this save.
@@ -87,7 +87,7 @@ class SaveIntervals:
 
     @property
     def every_s(self) -> float:
-        """Seconds between checkpoints; 0 if steps are counted.
+        """The seconds between checkpoints; 0 if steps are counted.
 
         By failures it is what loses least in all, to saves and to steps that are done again: the
         square root of twice the time of a save times that between failures (Young 1974).
@@ -99,7 +99,7 @@ class SaveIntervals:
 
     @property
     def is_late(self) -> bool:
-        """Whether so much time has passed, if time is counted."""
+        """Whether the next save is due by time, if time is counted."""
         every_s = self.every_s
         return bool(every_s) and monotonic() - self._begun_s >= every_s
 
@@ -127,20 +127,20 @@ BUFFER_BYTES = 64 << 20
 
 
 class Transfers(Protocol):
-    """Copies from a GPU into buffers on its host."""
+    """Copies data from a GPU into host buffers."""
 
     def buffer(self, size: int) -> torch.Tensor:
-        """Make a buffer of ``size`` bytes."""
+        """Allocate a buffer of ``size`` bytes."""
 
     def begin(self, buffer: torch.Tensor, source: torch.Tensor) -> Any:
-        """Begin to fill a buffer; return what :meth:`wait` takes."""
+        """Start to fill a buffer; return a handle for :meth:`wait`."""
 
     def wait(self, begun: Any) -> None:
-        """Wait until it is filled."""
+        """Wait until the buffer is filled."""
 
 
 class CudaTransfers:
-    """Transfers behind what the current stream has been given, such as the optimizer's step."""
+    """Queues transfers after the work on the current stream, such as the optimizer's step."""
 
     def buffer(self, size: int) -> torch.Tensor:
         return torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -159,7 +159,7 @@ class CudaTransfers:
 
 
 class Staging:
-    """Copies of tensors in host memory.
+    """Copies tensors to host memory.
 
     Args:
         transfers: for tensors on a GPU; ``None`` copies them directly, as those on the CPU.
@@ -171,7 +171,7 @@ class Staging:
         self._buffers: list[torch.Tensor] = []
 
     def copies(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Copy all; once this returns, the tensors may change."""
+        """Copy all tensors; once this returns, they may change."""
         transfers = self._transfers
         if transfers is not None and not self._buffers:
             try:
@@ -203,7 +203,7 @@ class Staging:
 
 
 def staging(device: torch.device) -> Staging:
-    """Staging for tensors of a device."""
+    """Make the staging for tensors on a device."""
     return Staging(CudaTransfers() if device.type == "cuda" else None)
 
 
@@ -223,7 +223,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Written(Record, frozen=True):
-    """Result of one rank's part of a save."""
+    """The result of one rank's part of a save."""
 
     host: str
     size_bytes: int = 0
@@ -236,7 +236,7 @@ _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def _not_saved(step: int, host: str, error: Exception) -> Problem:
-    """Why a node could not save its part of a step."""
+    """Return the problem of a node that could not save its part of a step."""
     words = told_of(error) if isinstance(error, OSError) else str(error)
     number = error.errno if isinstance(error, OSError) else None
     if found := _SYSTEM_ERROR.search(words):
@@ -290,12 +290,12 @@ class Saver:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a save is in progress: the same on every rank at every step."""
+        """Whether a save is in progress; the same on every rank at every step."""
         return self._step is not None
 
     @property
     def is_writing(self) -> bool:
-        """Whether this rank is still writing its own part."""
+        """Whether this rank is still writing its part."""
         return self._written is None and self.is_pending
 
     def begin(
@@ -355,7 +355,7 @@ class Saver:
         )
 
     def _publish(self, manifest: Manifest) -> Problem | None:
-        """Publish on every node; return why it failed on any, or ``None``."""
+        """Publish on every node; return why that failed on any of them, or ``None``."""
         problem: Problem | None = None
         if self.world.local_rank == 0:
             try:
@@ -394,7 +394,7 @@ STOPPED_S = 10.0
 
 @dataclass
 class Checkpointing:
-    """Saves at the recipe's interval and on request; all ranks at the same step.
+    """Saves at the recipe's interval and on request, after the same step on all ranks.
 
     Each rank's requests travel with the all-reduce of every step (:meth:`votes`), so all ranks act
     on them after the same step.
@@ -456,7 +456,7 @@ class Checkpointing:
 
     @property
     def directory(self) -> Path | None:
-        """This run's checkpoint directory on this node, if it has one."""
+        """This run's checkpoint directory on this node, if there is one."""
         return None if self._directory is None else self._directory.path
 
     def resume(self, optimizer: Optimizer, checksums: Checksums) -> int:
@@ -504,8 +504,8 @@ class Checkpointing:
         return step
 
     def votes(self) -> Sequence[int]:
-        """This rank's part of the step's all-reduce: (is still writing, is still copying, save,
-        stop, is time).
+        """Return this rank's votes in the step's all-reduce: (still writing, still copying, save,
+        stop, time is up).
         """
         is_writing = self._saver is not None and self._saver.is_writing
         is_copying = self._durable is not None and self._durable.vote()
@@ -524,7 +524,7 @@ class Checkpointing:
         self._is_time = is_time > 0
 
     def is_due(self, step: int) -> bool:
-        """Whether :meth:`after` this step would save or stop, by the votes counted so far."""
+        """Whether :meth:`after` would save or stop after this step, by the votes counted so far."""
         is_wanted = self._is_save_wanted or self._is_stop_wanted
         return is_wanted or step == self.recipe.steps or self._is_scheduled_after(step)
 
@@ -540,7 +540,7 @@ class Checkpointing:
         *,
         is_last: bool = False,
     ) -> bool:
-        """Save if it is time to, between two steps; return whether to stop.
+        """Save between two steps if it is due; return whether to stop.
 
         Args:
             evaluation_loss: after this step, if it was measured; the same on all ranks.
@@ -572,14 +572,14 @@ class Checkpointing:
         return stops
 
     def _is_lowest(self, loss: float | None) -> bool:
-        """Whether the best ones are kept, and this is the best of the attempt."""
+        """Whether this is the best evaluation of the attempt, if the best checkpoints are kept."""
         if loss is None or not self.recipe.checkpoint.keep_best or loss >= self._lowest:
             return False
         self._lowest = loss
         return True
 
     def figures_after(self, step: int) -> RunFigures:
-        """Of this attempt and those that it goes on from."""
+        """Return the figures of this attempt and of those that it continues."""
         return self.figures(step).after(self._earlier)
 
     def close(self) -> None:
@@ -588,7 +588,8 @@ class Checkpointing:
             self._finish(self._saver)
 
     def finish_copies(self) -> None:
-        """Wait for the durable copy of the last save. Collective.
+        """Wait for the durable copy of the last save, but not long if the run was stopped.
+        Collective.
 
         Not for long if the run was stopped: what stops it may not wait.
         """
@@ -618,8 +619,8 @@ class Checkpointing:
     def _state(
         self, optimizer: Optimizer, apart: int
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """This rank's tensors by their names in a checkpoint: what its replicas have, too, and what
-        it has alone, if replicas are apart. Views, not copies.
+        """Return this rank's tensors by their names in a checkpoint, as views: those shared by all
+        replicas, and those of its replica alone.
 
         Args:
             apart: replicas that have weights of their own; of fewer or more, each takes those of
@@ -636,7 +637,7 @@ class Checkpointing:
         return self._by_rows(self.syncs.state()), self._by_rows(own)
 
     def _by_rows(self, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """With names that tell the rows, where parameters are sharded."""
+        """Add the row ranges to the names of sharded parameters."""
         parameters, rows = self.model.parameters(), self.model.rows()
         if not rows:
             return state
@@ -699,7 +700,7 @@ class Checkpointing:
 def _unfit(
     step: int, state: Mapping[str, torch.Tensor], loaded: Mapping[str, torch.Tensor]
 ) -> RecipeError | None:
-    """Why what was loaded is not what this rank needs, if it is not."""
+    """Return why the loaded tensors do not fit this rank; ``None`` if they do."""
     missing = [name for name in state if name not in loaded]
     if missing:
         cause = f"checkpoint {step} lacks {missing[0]}"

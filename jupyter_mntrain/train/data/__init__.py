@@ -1,1 +1,1 @@
-"""Training data: files to documents to token ids to packed batches."""
+"""Training data: from files to documents to token ids to packed batches."""

@@ -1,4 +1,4 @@
-"""Batches: which tokens each step sees, a pure function of seed and step."""
+"""Batches: the tokens of each step, as a pure function of seed and step."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LONGEST_ROUND = 100_000
 
 
 class Drawn(Protocol):
-    """Sequences in an endless order."""
+    """An endless stream of sequences in a fixed order."""
 
     def at(self, position: int) -> PackedRow: ...
 
 
 class Shuffled:
-    """Sequences of one source, in another order in each epoch."""
+    """Sequences of one source, reshuffled in each epoch."""
 
     def __init__(self, rows: Rows, seed: int) -> None:
         self._rows = rows
@@ -48,7 +48,7 @@ class Shuffled:
 
 
 class Mixture:
-    """Sequences of several sources, by weight; each source is used up before it is repeated.
+    """Sequences of several sources, by weight; a source repeats only after all of it was used.
 
     Every round has as many of each source as its weight says, in random order.
     """
@@ -80,7 +80,7 @@ class Mixture:
 
 
 def counts_of(weights: Sequence[float]) -> NDArray[np.int64]:
-    """How many sequences of each source are in a round."""
+    """Return how many sequences of each source a round has."""
     shares = np.asarray(weights, np.float64) / sum(weights)
     length = min(_LONGEST_ROUND, max(_ROUND, int(np.ceil(_FEWEST / shares.min()))))
     return np.maximum(1, np.rint(shares * length)).astype(np.int64)
@@ -88,7 +88,7 @@ def counts_of(weights: Sequence[float]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences of token ids; the first three tensors are int64, (sequences, sequence_length).
+    """A batch of token sequences; the first three tensors are int64, (sequences, sequence_length).
 
     Args:
         inputs: token ids.
@@ -112,11 +112,11 @@ class Batch:
 
     @cached_property
     def counted(self) -> int:
-        """Number of labels that the loss counts."""
+        """The number of labels that the loss counts."""
         return int((self.labels != NOT_COUNTED).sum())
 
     def parts(self, sequences: int, *, at_least: int = 0) -> Iterator[Batch]:
-        """Split into parts of ``sequences``; the last may have fewer. ``tokens`` is not split.
+        """Split into parts of ``sequences`` each; the last may have fewer. ``tokens`` is not split.
 
         Args:
             at_least: number of parts to yield at least, empty ones if necessary.
@@ -126,7 +126,9 @@ class Batch:
             yield self._some(some)
 
     def share(self, place: int, count: int) -> Batch:
-        """Take every ``count``-th sequence, for one of ``count`` pipelines. ``tokens`` is kept."""
+        """Take every ``count``-th sequence, for one of ``count`` pipelines; ``tokens`` stays the
+        same.
+        """
         return self._some(slice(place, None, count))
 
     def filled(self, sequences: int) -> Batch:
@@ -145,7 +147,7 @@ class Batch:
         )
 
     def to(self, device: torch.device) -> Batch:
-        """Copy to a device; a GPU computes meanwhile, and the host does not wait for the copies."""
+        """Copy to a device. A GPU keeps computing meanwhile, and the host does not wait."""
         return replace(
             self,
             inputs=moved(self.inputs, device),
@@ -165,7 +167,7 @@ class Batch:
 
 
 def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy a tensor of the host to a device, without waiting.
+    """Copy a host tensor to a device without waiting.
 
     From pageable memory the host would wait for all that was queued on the GPU before. torch keeps
     pinned memory until the copies that were begun from it have ended.
@@ -200,11 +202,11 @@ class Batches:
         return _stacked([self._drawn.at(first + offset) for offset in range(self._batch_size)])
 
     def first(self, count: int) -> list[PackedRow]:
-        """The sequences that are trained on first."""
+        """Return the sequences that are trained on first."""
         return [self._drawn.at(position) for position in range(count)]
 
     def fingerprint(self) -> str:
-        """Hash the first batch, to detect ranks that would shuffle differently."""
+        """Hash the first batch, to detect ranks that shuffle differently."""
         batch = self.batch(0)
         digest = hashlib.sha256()
         for one in (batch.inputs, batch.labels, batch.positions):

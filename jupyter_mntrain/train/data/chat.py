@@ -1,4 +1,4 @@
-"""Chat data: renders conversations with the chat template, marks answers."""
+"""Chat data: renders conversations with the chat template and marks the answers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ChatWriter:
 
     @cached_property
     def dated(self) -> str:
-        """The template with its day.
+        """The template with its date filled in.
 
         Raises:
             RecipeError: it asks for the day in a way that is not known.
@@ -134,7 +134,7 @@ class ChatWriter:
         return self._shown(RenderedChat(text, answers, special), where)
 
     def asks(self, messages: Sequence[Message], where: str) -> list[int]:
-        """The token ids of a conversation, up to where the next answer begins.
+        """Return the token ids of a conversation, up to where the next answer begins.
 
         Raises:
             RowError: the template rejects it.
@@ -180,7 +180,9 @@ class ChatWriter:
 
     @property
     def _lacking_token(self) -> str | None:
-        """A special token that the template has a variable for, and the tokenizer has none."""
+        """Return a special token that the template uses and the tokenizer lacks; ``None`` if there
+        is none.
+        """
         names = self._tokenizer.SPECIAL_TOKENS_ATTRIBUTES
         lacking = (one for one in names if one not in self._tokenizer.special_tokens_map)
         return next((one for one in lacking if one in self.template), None)
@@ -196,23 +198,27 @@ class ChatWriter:
         return self.render([_QUESTION], "a question", asks=True).removeprefix(closed)
 
     def end_of_turn(self, text: str) -> int:
-        """Where the last turn of a text ends: white space after its marker is the template's."""
+        """Return where the last turn of a text ends; white space after its marker belongs to the
+        template.
+        """
         said = text.rstrip()
         return len(said) if said.endswith(self._ends) else len(text)
 
     @cached_property
     def end_of_answer(self) -> str | None:
-        """The token that the template writes after an answer; ``None`` if it is none."""
+        """The token that the template writes after an answer; ``None`` if there is none."""
         after = self._closing.lstrip()
         return max((one for one in self._markers if after.startswith(one)), key=len, default=None)
 
     def end_before(self, text: str) -> str:
-        """What ends an answer, if that is what a text begins with; else empty."""
+        """Return the end-of-turn marker that a text begins with; empty if there is none."""
         return max((one for one in self._ends if text.startswith(one)), key=len, default="")
 
     @cached_property
     def _closing(self) -> str:
-        """What the template writes after an answer; empty if it rejects one."""
+        """What the template writes after an answer; empty if the template rejects the test
+        conversation.
+        """
         said = [_QUESTION, {"role": ANSWERS, "content": "Yes"}]
         try:
             return self.render(said, "an answer").rpartition("Yes")[2]
@@ -221,18 +227,20 @@ class ChatWriter:
 
     @cached_property
     def _ends(self) -> tuple[str, ...]:
-        """What ends a turn, be it a token or text, which models without the token are taught."""
+        """The markers that end a turn: tokens, or text that models without such a token learn."""
         closing = self._closing.rstrip()
         return (*self._markers, closing) if closing else self._markers
 
     @cached_property
     def _markers(self) -> tuple[str, ...]:
-        """Tokens that no text is split into."""
+        """The special tokens, which no text is split into."""
         return tuple(special_tokens(self._tokenizer))
 
     @cached_property
     def special(self) -> SpecialTokens:
-        """The special tokens, and others that the template marks turns with, as DeepSeek's does."""
+        """The tokenizer's special tokens, and others that the template marks turns with, as
+        DeepSeek's does.
+        """
         return SpecialTokens(self._tokenizer, self._turn_markers(), splits=self._splits)
 
     def _turn_markers(self) -> list[str]:
@@ -250,7 +258,7 @@ class ChatWriter:
         ]
 
     def _shown(self, written: RenderedChat, where: str) -> RenderedChat:
-        """With the special tokens that people wrote.
+        """Put the special tokens that people wrote back into the text.
 
         Raises:
             RowError: the template has made something else of them.
@@ -266,14 +274,16 @@ class ChatWriter:
         return RenderedChat(text, written.answers and answers, written.special)
 
     def _known(self, message: Message) -> Message:
-        """The message in a role that the template knows: a developer is the newer system."""
+        """Return the message in a role that the template knows: ``developer`` is a newer
+        ``system``.
+        """
         if message["role"] == "developer" and "developer" not in self.template:
             return {**message, "role": "system"}
         return message
 
 
 class _Chat(NamedTuple):
-    """A conversation and how it is written."""
+    """A conversation and how to render it."""
 
     writer: ChatWriter
     messages: Sequence[Message]
@@ -281,15 +291,15 @@ class _Chat(NamedTuple):
     where: str
 
     def rendered(self, count: int, *, asks: bool = False) -> str:
-        """The text of the first messages."""
+        """Render the first ``count`` messages."""
         return self.writer.render(self.messages[:count], self.where, self.tools, asks=asks)
 
     def otherwise(self, messages: Sequence[Message], tools: Sequence[Tool] | None) -> str:
-        """The text if these were its messages and tools."""
+        """Render other messages and tools the same way."""
         return self.writer.render(messages, self.where, tools)
 
     def answers(self, text: str) -> tuple[tuple[int, int], ...]:
-        """Begin and end of each answer in the conversation's text."""
+        """Return begin and end of each answer in the conversation's text."""
         spans = []
         for place, message in enumerate(self.messages):
             if message["role"] != ANSWERS or message.get(WEIGHT) == 0:
@@ -313,8 +323,9 @@ class _Chat(NamedTuple):
         return tuple(spans)
 
     def _marked(self, place: int, text: str) -> tuple[int, int] | None:
-        """Begin and end of an answer that is written otherwise than when it was the last one, as
-        Qwen 3's template leaves out the thoughts of earlier answers; ``None`` if nothing tells.
+        """Return begin and end of an answer that is rendered differently when it is not the last
+        one, since Qwen 3's template drops the reasoning of earlier answers; ``None`` if it cannot
+        be found.
         """
         marked = [*self.messages]
         # Without its calls and thoughts, which stand at its place, too.
@@ -330,7 +341,7 @@ class _Chat(NamedTuple):
         return before.rfind(opening) + len(opening), end + len(self.writer.end_before(after))
 
     def _begin(self, place: int, upto: str) -> int | None:
-        """Where an answer begins; ``None`` if the template does not tell."""
+        """Return where an answer begins; ``None`` if the template does not tell."""
         is_first = not any(message["role"] == "user" for message in self.messages[:place])
         try:
             before = self.rendered(place, asks=True) if place else None
@@ -369,7 +380,7 @@ def template_of(section: DataSection) -> str | None:
 
 
 def read_template(file: Path, place: object = None) -> str:
-    """A chat template.
+    """Read a chat template from a file.
 
     Args:
         place: what names it, for the message; by default its folder.
@@ -387,7 +398,7 @@ def read_template(file: Path, place: object = None) -> str:
 
 
 def refuse_broken(template: str, file: Path, place: object = None) -> None:
-    """Raise if a file's chat template is none, rather than for each of thousands of rows.
+    """Raise an error once if a file's chat template is broken, not for each of thousands of rows.
 
     Raises:
         RecipeError: it is empty, or cut short.

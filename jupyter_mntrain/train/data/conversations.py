@@ -1,4 +1,4 @@
-"""Conversations: found in rows of every common shape, split where they are too long."""
+"""Conversations: reads them from rows of every common shape, and splits those that are too long."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _says_something(message: Message) -> bool:
 
 
 def tools_of(fields: Mapping[str, Any], where: str) -> list[Tool] | None:
-    """The functions that a row's conversation may call, if it names any.
+    """Return the functions that a row's conversation may call; ``None`` if it names none.
 
     Raises:
         RowError: they are not functions.
@@ -168,7 +168,7 @@ def _role(turn: Any, where: str, roles: Roles) -> str:
 
 
 def _weight(turn: Mapping[str, Any], where: str) -> dict[str, int]:
-    """Of an answer; 1 is not written."""
+    """Return an answer's ``weight`` field; a weight of 1 is left out."""
     weight = turn.get(WEIGHT)
     if weight not in (None, 0, 1):
         raise RowError(where, "an answer with a weight other than 0 and 1", fix="use 0 or 1")
@@ -180,14 +180,14 @@ def _shown(turn: Any) -> str:
 
 
 def _type_of(value: Any) -> str:
-    """What JSON calls it."""
+    """Return JSON's name for the type of a value."""
     if isinstance(value, bool):
         return "true or false"
     return "a number" if isinstance(value, (int, float)) else "an object"
 
 
 def _joined(parts: Sequence[Any], where: str) -> str:
-    """The text of content that is a list of parts."""
+    """Join the text of content that is a list of parts."""
     texts = []
     for part in parts:
         text = part.get("text") if isinstance(part, dict) else part
@@ -203,7 +203,7 @@ def _joined(parts: Sequence[Any], where: str) -> str:
 
 
 def _tool_calls(turn: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-    """The functions that the assistant calls, in OpenAI's form with the arguments as an object."""
+    """Return the assistant's tool calls in OpenAI's form, with the arguments as an object."""
     calls = _from_json(turn.get("tool_calls"))
     if not calls:
         called = _from_json(turn.get("function_call"))  # OpenAI's older form, of one call
@@ -230,7 +230,7 @@ def _tool_call(call: Any, where: str) -> dict[str, Any]:
 
 
 def _from_json(value: Any) -> Any:
-    """What JSON in a text means: tables hold lists of unlike objects as text."""
+    """Decode a string of JSON, as tables store lists of unlike objects as text."""
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         try:
             return json.loads(value)
@@ -248,7 +248,7 @@ _FIRST = frozenset({"system", "developer"})
 def split_turns(
     messages: Sequence[Message], fits: Callable[[Sequence[Message]], bool]
 ) -> list[Sequence[Message]]:
-    """Split before questions, into as few conversations as fit, each with the system's messages.
+    """Split before questions into as few conversations as fit, each with the system messages.
 
     A question stays with its answers, even if they do not fit together. What has no answer is left
     out.
@@ -266,7 +266,7 @@ def split_turns(
 
 
 def _exchanges(messages: Sequence[Message]) -> list[list[Message]]:
-    """Questions, each with all that follows up to the next question."""
+    """Split a conversation into questions, each with everything up to the next one."""
     exchanges: list[list[Message]] = []
     for message in messages:
         if not exchanges or (message["role"] == "user" and _has_answer(exchanges[-1])):
@@ -292,7 +292,7 @@ _BY_CHANCE_CHARACTERS = 24
 def refuse_lost(
     render: Render, text: str, messages: Sequence[Message], tools: Sequence[Tool] | None, where: str
 ) -> None:
-    """Check that a conversation's tools, tool calls, reasoning and further roles are in its text.
+    """Check that the text has the conversation's tools, tool calls, reasoning and other roles.
 
     Of reasoning, that of some answer is enough: templates leave out that of earlier answers by
     design, as the model does not see it when it gives the next one.
@@ -320,7 +320,9 @@ def refuse_lost(
 
 
 def _altered(messages: Sequence[Message], text: str) -> Iterator[tuple[str, Sequence[Message]]]:
-    """Conversations of which the text must be another, and what it would lack otherwise."""
+    """Yield altered conversations whose text must differ, each with what the text would lack
+    otherwise.
+    """
     if any(REASONING[0] in one for one in messages):
         yield "reasoning", [_without(one, *REASONING) for one in messages]
     for place, message in enumerate(messages):

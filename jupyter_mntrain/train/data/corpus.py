@@ -1,4 +1,4 @@
-"""Corpus: reads documents in a fixed order, and checks that every node has the same ones."""
+"""Corpus: reads documents in a fixed order, and checks that all nodes have the same ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Located(msgspec.Struct, frozen=True):
 
 
 class Corpus(Record, frozen=True):
-    """The training data: its documents, and a hash over all file names and contents.
+    """The training data: its documents, and a hash of all file names and contents.
 
     Args:
         parts: of several sources, the number of files of each.
@@ -141,7 +141,7 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
 
 
 def _joined(section: DataSection, progress: ProgressWriter) -> Corpus:
-    """The corpus of several sources, one after the other."""
+    """Join the corpora of several sources, one after another."""
     found = [read_corpus(section.of_path(one.path), progress) for one in section.sources]
     digest = hashlib.sha256("\0".join(one.digest for one in found).encode())
     return Corpus(
@@ -164,7 +164,7 @@ def _split(path: Path, split: str) -> Path:
 
 
 def _data_files(root: Path, section: DataSection) -> tuple[list[Path], LeftOut]:
-    """The files of a folder to read, and what else is in it."""
+    """Return the files of a folder to read, and which others are left out."""
     if (root / "dataset_info.json").is_file():
         return sorted(root.rglob("*.arrow")), {}  # the .json files next to them are metadata
     suffixes = DATA_FILES - TEXT_FILES if section.format == "chat" else DATA_FILES
@@ -193,7 +193,7 @@ def _data_files(root: Path, section: DataSection) -> tuple[list[Path], LeftOut]:
 
 
 def _is_hidden(below: Path) -> bool:
-    """Whether a path below the source has a folder or name that programs keep for themselves."""
+    """Whether a path below the source has a hidden file or folder in it."""
     return any(part.startswith(".") for part in below.parts) or any(
         part.startswith("__") for part in below.parts[:-1]
     )
@@ -263,7 +263,7 @@ def _corpus(
 
 
 def _repeated(by_content: Iterable[Sequence[str]]) -> str:
-    """Files that are one and the same: most likely nobody means to train on them twice."""
+    """Describe files with identical content, which are rarely meant to be trained on twice."""
     return "".join(
         f"; {len(alike)} files are the same, all trained on: {some_of(alike)}"
         for alike in by_content
@@ -272,7 +272,9 @@ def _repeated(by_content: Iterable[Sequence[str]]) -> str:
 
 
 def _held_out(files: Sequence[Path]) -> list[str]:
-    """Files that are called so as if they were to be held out, besides those to train on."""
+    """Return files whose names suggest that they are held out, if others are named as training
+    files.
+    """
     if not any(_TRAINED.match(part) for one in files for part in one.parts):
         return []
     return [one.as_posix() for one in files if any(map(_EVALUATED.match, one.parts))]

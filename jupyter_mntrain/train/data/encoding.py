@@ -1,4 +1,4 @@
-"""Encoding: documents, read in passes and cut, to files of tokens in the cache."""
+"""Encoding: documents are read, cut into pieces, tokenized and written to the cache."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(text: str, tokenizer: Tokenizer, most: int = PIECE_CHARACTERS) -> Iterator[Piece]:
-    """Cut a text into pieces whose tokens, one after the other, are those of the text.
+    """Cut a text into pieces whose tokens, joined, are those of the whole text.
 
     A tokenizer that begins each text in another way, like Llama 2's, leaves it whole.
 
@@ -73,7 +73,7 @@ def pieces_of(text: str, tokenizer: Tokenizer, most: int = PIECE_CHARACTERS) -> 
 
 
 def _cut(text: str, begin: int, upto: int, tokenizer: Tokenizer) -> int | None:
-    """The last place that does not change the tokens around it, in the last part of a piece."""
+    """Return the last place near the end of a piece where a cut leaves the tokens unchanged."""
     first = max(begin + 1, upto - _AROUND * _MOST_TRIED)
     places = [found.start() for found in _CUTS.finditer(text, first, upto)]
     tried = places[:: -max(1, len(places) // _MOST_TRIED)]
@@ -94,7 +94,7 @@ def _is_unchanged(text: str, place: int, tokenizer: Tokenizer) -> bool:
 
 
 class ReadCounts(Record, frozen=True):
-    """What became of the rows.
+    """Counts of what happened to the rows.
 
     Args:
         rows: number of all, or of files with text.
@@ -198,7 +198,9 @@ class Reading:
 
 
 def fitting(section: DataSection, special: SpecialTokens) -> Callable[[RenderedChat], bool] | None:
-    """Whether a text fits into a sequence; ``None`` if nothing is split."""
+    """Return a function that tells whether a text fits into a sequence; ``None`` if nothing is
+    split.
+    """
     if section.too_long != "split":
         return None
     most = section.sequence_length + 1  # the last one is only predicted
@@ -228,7 +230,7 @@ _PIECE_COSTS = 256
 
 
 class _Part(NamedTuple):
-    """A piece of a document."""
+    """A piece of a document to encode."""
 
     piece: Piece
     answers: Sequence[tuple[int, int]] | None
@@ -236,7 +238,7 @@ class _Part(NamedTuple):
 
 
 class _EncodedBatch(NamedTuple):
-    """Token ids of some parts, where documents end in them, and which ones are answers."""
+    """The token ids of some pieces, where documents end in them, and which tokens are answers."""
 
     ids: NDArray[np.int32]
     ends: NDArray[np.int64]
@@ -265,7 +267,7 @@ class Encoder:
         self._folder = folder
 
     def run(self, documents: Iterable[RenderedChat], reading: Reading) -> None:
-        """Encode all documents, and note what was counted while they were read.
+        """Encode all documents, and save the counts of what was read.
 
         Raises:
             RecipeError: the disk is full.
@@ -332,7 +334,7 @@ class Encoder:
 
 
 def _encodings(batch: Sequence[_Part]) -> Iterator[tuple[_Part, Encoding]]:
-    """All parts, in order, each encoded by its tokenizer."""
+    """Encode all pieces, each with its tokenizer, and yield them in order."""
     for tokenizer, group in groupby(batch, attrgetter("tokenizer")):
         parts = list(group)
         is_fast = all(part.answers is None for part in parts)
@@ -345,7 +347,7 @@ def _encodings(batch: Sequence[_Part]) -> Iterator[tuple[_Part, Encoding]]:
 
 @contextmanager
 def refusing_full_disk(folder: Path) -> Iterator[None]:
-    """Name the cache's folder if there is no room for it.
+    """Turn a full disk into an error that names the cache's folder.
 
     Raises:
         RecipeError: the disk is full, or the user's share of it.
@@ -363,7 +365,8 @@ def refusing_full_disk(folder: Path) -> Iterator[None]:
 def _inside(
     offsets: Sequence[tuple[int, int]], answers: Sequence[tuple[int, int]], before: int
 ) -> NDArray[np.bool_]:
-    """Return a mask of the tokens that hold a character of an answer, or are empty inside of it.
+    """Return a mask of the tokens that contain a character of an answer, or are empty and inside
+    one.
 
     A token with the last character of what stands before, most often a space, and the first one of
     an answer is of the answer: what it says otherwise begins with the second.

@@ -1,4 +1,4 @@
-"""Preview: the first sequences as people see them, with what is learned marked."""
+"""Preview: the first sequences in readable form, with the trained tokens marked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Token(NamedTuple):
 
 
 class _Document(NamedTuple):
-    """What a sequence has of a document.
+    """The part of a document that is in a sequence.
 
     Args:
         is_begun: it began in another sequence.
@@ -118,7 +118,9 @@ class Preview:
 
 
 def _ends(items: Sequence[object], most: int) -> tuple[int, int]:
-    """How many of the first and of the last ones are shown; what is left out is worth a word."""
+    """Return how many of the first and last items to show; a few items more are not worth leaving
+    out.
+    """
     if len(items) <= most * 4 // 3:
         return len(items), 0
     last = most // 3
@@ -126,7 +128,9 @@ def _ends(items: Sequence[object], most: int) -> tuple[int, int]:
 
 
 def _documents(row: PackedRow) -> Iterator[_Document]:
-    """What is learned of a token stands at the one before it, so the last one is only a label."""
+    """Yield the documents of a row. A token's label is at the place before it, so the last token
+    is only a label.
+    """
     ends = [end for end in row.ends or (row.tokens,) if end <= row.tokens]
     for begin, end in pairwise([0, *ends]):
         ids, labels = row.inputs[begin:end], row.labels[begin:end]

@@ -1,4 +1,4 @@
-"""Records: rows of text, JSON, CSV, Parquet and saved datasets, and those that cannot be used."""
+"""Records: rows of text, JSON, CSV, Parquet and saved datasets, with errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def open_text(
 
 
 def unreadable(path: Path, error: Exception) -> RecipeError:
-    """Of a file that is damaged."""
+    """Return the error for a damaged file."""
     return RecipeError(f"{path} cannot be read: {error}", fix="copy the file again")
 
 
@@ -75,7 +75,7 @@ def needs_pyarrow(path: Path) -> RecipeError:
 
 
 def is_utf_8(path: Path) -> bool:
-    """Whether a file of text is UTF-8 to its end."""
+    """Whether a whole text file is UTF-8."""
     try:
         with open_text(path, errors="strict") as (file, _):
             while file.read(_PIECE_CHARACTERS):
@@ -110,7 +110,7 @@ _MOST_KINDS = 5
 
 
 class RowError(RecipeError):
-    """A record that cannot be trained on, while others of its file may.
+    """A record that cannot be trained on, although others of its file may be fine.
 
     Args:
         where: file and row.
@@ -124,7 +124,7 @@ class RowError(RecipeError):
 
 
 class SkippedRows(Record, frozen=True):
-    """Rows left out for one reason.
+    """Rows that were left out for one reason.
 
     Args:
         what: the reason.
@@ -159,7 +159,7 @@ class BadRows:
 
     @property
     def gives_up(self) -> bool:
-        """Whether reading on would only find more of them."""
+        """Whether to stop reading, because it would only find more bad rows."""
         return not self.skips and self.count >= _MOST_REFUSED
 
     def add(self, error: RowError) -> None:
@@ -169,14 +169,14 @@ class BadRows:
         self._counts[error.what] = self._counts.get(error.what, 0) + 1
 
     def skipped(self) -> tuple[SkippedRows, ...]:
-        """What was left out, the most frequent kind first."""
+        """Return what was left out, the most frequent kind first."""
         return tuple(
             SkippedRows(what, self._counts[what], tuple(one.where for one in self._kinds[what]))
             for what in self._ordered()
         )
 
     def finish(self) -> None:
-        """End the pass.
+        """Finish the pass.
 
         Raises:
             RecipeError: rows are bad and none may be, or more than may be: all kinds in one line.
@@ -293,7 +293,7 @@ def _list(path: Path) -> Iterator[SourceRow]:
 
 
 def _columns(path: Path) -> Iterator[SourceRow]:
-    """Rows of a .csv or .tsv file, whose first line names the fields."""
+    """Yield the rows of a .csv or .tsv file, whose first line names the fields."""
     delimiter = "\t" if data_suffix(path.name) == ".tsv" else ","
     csv.field_size_limit(_LONGEST_FIELD)  # of the whole process: Python has no other
     with open_text(path, newline="") as (file, took):
@@ -317,7 +317,7 @@ def _columns(path: Path) -> Iterator[SourceRow]:
 
 
 def _refuse_names(path: Path, names: Sequence[str]) -> None:
-    """Check the first line of a table.
+    """Check the header of a table.
 
     Raises:
         RecipeError: two columns have one name, or the fields are not separated as they must be.
@@ -390,7 +390,7 @@ def _table(path: Path) -> Iterator[SourceRow]:
 
 
 def _without_none(value: Any) -> Any:
-    """Nested fields that have a value: a table gives each object those of all others, too."""
+    """Remove nested fields without a value, since a table gives each object the fields of all."""
     if isinstance(value, dict):
         return {name: _without_none(one) for name, one in value.items() if one is not None}
     return list(map(_without_none, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Sequences: documents cut or packed to one length."""
+"""Sequences: documents that are cut or packed to one length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from jupyter_mntrain.train.data.tokens import Tokens
 
 
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Best-fit decreasing: put each document, longest first, where the least room is left.
+    """Pack documents by best-fit decreasing: each one, longest first, goes where the least space
+    is left.
 
     Uses at most 11/9 of the optimal number of sequences plus 6/9 (Dósa 2007, for first-fit;
     best-fit is no worse).
@@ -73,14 +74,15 @@ class PackedRow(NamedTuple):
 
 
 class Rows(Protocol):
-    """Sequences to choose from."""
+    """A set of sequences."""
 
     def __len__(self) -> int: ...
 
     def row(self, place: int) -> PackedRow: ...
 
     def seen_tokens(self, window: int | None = None) -> float:
-        """Average length, over tokens, of a token's document in its sequence: attention's cost.
+        """Return the mean length of the document that a token belongs to in its sequence, which is
+        attention's cost.
 
         Args:
             window: no token sees more.
@@ -88,11 +90,11 @@ class Rows(Protocol):
 
     @property
     def filled_tokens(self) -> int:
-        """Number of inputs of all sequences that are not padding."""
+        """Return the number of inputs in all sequences that are not padding."""
 
 
 class WrappedRows:
-    """Sequences cut from one long text, across documents."""
+    """Sequences cut from one long text, across document boundaries."""
 
     def __init__(self, tokens: Tokens, length: int) -> None:
         self._tokens = tokens
@@ -122,7 +124,7 @@ class WrappedRows:
 
 
 class PackedRows:
-    """Sequences of whole documents, followed by padding.
+    """Sequences of whole documents, padded at the end.
 
     A document of n tokens yields n - 1 (token, next token) pairs. One longer than a sequence is cut
     without losing a pair, unless ``too_long`` says otherwise.
@@ -226,7 +228,7 @@ def hold_out(tokens: Tokens, section: DataSection, *, share: float) -> tuple[Tok
 
 
 def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
-    """Inputs and labels of ``size`` tokens from ``begin``."""
+    """Return inputs and labels of ``size`` tokens from ``begin``."""
     ids = tokens.ids[begin : begin + size + 1].astype(np.int64)
     labels = ids[1:]
     if tokens.answers is not None:
@@ -236,7 +238,9 @@ def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
 
 
 def _pieces(tokens: Tokens, length: int, too_long: TooLong) -> tuple[Ids, Ids]:
-    """First token and number of pairs of each piece of a document with a label that counts."""
+    """Return first token and number of pairs of each piece of a document that has a label to
+    count.
+    """
     begins = np.concatenate([[0], tokens.ends[:-1]])
     pairs = tokens.pairs
     cuts = -(-pairs // length)
@@ -256,7 +260,9 @@ def _pieces(tokens: Tokens, length: int, too_long: TooLong) -> tuple[Ids, Ids]:
 
 
 def _any_inside(mask: NDArray[np.bool_], begins: Ids, ends: Ids) -> NDArray[np.bool_]:
-    """Whether any is set in each range: in order, none empty. Takes no memory for each token."""
+    """Return for each range whether any value in it is set. Ranges are ordered and not empty; no
+    per-token memory is used.
+    """
     places = np.column_stack([begins, ends]).ravel()
     if ends[-1] == len(mask):
         places = places[:-1]  # a last range goes to the end
@@ -265,7 +271,7 @@ def _any_inside(mask: NDArray[np.bool_], begins: Ids, ends: Ids) -> NDArray[np.b
 
 
 class JoinedRows:
-    """The sequences of several sources, one source after the other."""
+    """The sequences of several sources, one source after another."""
 
     def __init__(self, sources: Sequence[Rows]) -> None:
         self._sources = sources

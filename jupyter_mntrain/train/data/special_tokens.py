@@ -1,4 +1,4 @@
-"""Special tokens: control tokens where a template writes them, text where people do."""
+"""Special tokens: control tokens where a template writes them, but plain text where people do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class SpecialTokens:
-    """A tokenizer's special tokens, and how the same characters in people's text are kept apart.
+    """A tokenizer's special tokens, kept apart from the same characters in people's text.
 
     Before a template runs, those in messages are replaced by stand-ins. What it writes is then
     encoded by a tokenizer that knows its special tokens by other names, so that people's are text
@@ -42,12 +42,14 @@ class SpecialTokens:
 
     @cached_property
     def whole(self) -> Tokenizer:
-        """Encodes each special token as one, whoever wrote it."""
+        """The tokenizer that encodes each special token as one, no matter who wrote it."""
         return _bare(self._tokenizer.backend_tokenizer.to_str())
 
     @cached_property
     def splitting(self) -> Tokenizer:
-        """Encodes special tokens as text, and their other names as special tokens."""
+        """The tokenizer that encodes special tokens as text, and their other names as special
+        tokens.
+        """
         given = json.loads(self._tokenizer.backend_tokenizer.to_str())
         for one in given["added_tokens"]:
             one["content"] = self._renamed(one["content"])
@@ -66,7 +68,7 @@ class SpecialTokens:
         return _bare(json.dumps(given))
 
     def tokenizer_for(self, special: str | None) -> Tokenizer:
-        """What encodes a text.
+        """Return the tokenizer for a text.
 
         Args:
             special: a special token that people wrote in it.
@@ -74,7 +76,7 @@ class SpecialTokens:
         return self.whole if special is None else self.splitting
 
     def ids(self, text: str, special: str | None) -> list[int]:
-        """The token ids of a text, of which ``special`` is one that people wrote."""
+        """Return the token ids of a text in which people wrote ``special``."""
         if special is None:
             whole: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
             return whole
@@ -82,17 +84,21 @@ class SpecialTokens:
         return split
 
     def found_in(self, text: str) -> str | None:
-        """A special token in what people wrote, if it is to be text."""
+        """Return a special token that people wrote and that is to be text; ``None`` if there is
+        none.
+        """
         found = self._sought.search(text)
         return found[0] if found else None
 
     def hidden(self, said: Any) -> tuple[Any, str | None]:
-        """Messages and tools with stand-ins for the special tokens in them, and one of these."""
+        """Replace special tokens in messages and tools by stand-ins; return also one of the
+        tokens.
+        """
         found = next((one for text in _texts(said) if (one := self.found_in(text))), None)
         return (said, None) if found is None else (self._hidden(said), found)
 
     def shown(self, text: str, spans: Spans = ()) -> tuple[str, Spans]:
-        """What a template made of :meth:`hidden` messages, as :attr:`splitting` encodes it: its own
+        """Turn a rendered text with stand-ins into what :attr:`splitting` encodes: the template's
         special tokens by their other names, people's as they wrote them.
 
         Args:
@@ -134,20 +140,22 @@ class SpecialTokens:
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
-    """Those that a tokenizer calls special; not single characters, like a padding token "!"."""
+    """Return the tokens that a tokenizer calls special, except single characters like a padding
+    "!".
+    """
     added = (one.content for one in tokenizer.added_tokens_decoder.values() if one.special)
     return {one for one in (*added, *tokenizer.all_special_tokens) if len(one.strip()) > 1}
 
 
 def marking_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
-    """Special tokens, and others that were added as markers, like ``<think>``; no words."""
+    """Return special tokens and other added markers like ``<think>``, but no words."""
     added = (one.content for one in tokenizer.added_tokens_decoder.values())
     others = {one for one in added if len(one.strip()) > 1 and not one.strip().isalnum()}
     return special_tokens(tokenizer) | others
 
 
 def _any_of(contents: Collection[str]) -> str:
-    """A pattern that finds the longest, and is quick: grouped by how they begin."""
+    """Return a pattern that finds the longest match; grouped by first characters to be fast."""
     groups = defaultdict[str, list[str]](list)
     for one in sorted(contents, key=lambda one: (-len(one), one)):
         groups[one[:2]].append(re.escape(one[2:]))
@@ -158,7 +166,7 @@ def _any_of(contents: Collection[str]) -> str:
 
 
 def _texts(said: Any) -> Iterator[str]:
-    """All that is text in messages or tools."""
+    """Yield all strings in messages or tools."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, Mapping):
@@ -171,7 +179,7 @@ def _texts(said: Any) -> Iterator[str]:
 
 
 def _bare(given: str) -> Tokenizer:
-    """A tokenizer that neither pads nor truncates, which would silently change the text."""
+    """Make a tokenizer that neither pads nor truncates, which would silently change the text."""
     tokenizer: Tokenizer = Tokenizer.from_str(given)
     tokenizer.no_padding()
     tokenizer.no_truncation()

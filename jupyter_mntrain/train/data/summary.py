@@ -1,4 +1,4 @@
-"""Summary: what became of the data, said before the first step."""
+"""Summary: what became of the data, logged before the first step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG: dict[TooLong, str] = {
 
 
 class Sequences(NamedTuple):
-    """A source's text, and the sequences that it became."""
+    """A source's text, and the sequences made from it."""
 
     tokens: Tokens
     rows: Rows
@@ -71,7 +71,7 @@ def _sizes(one: Sequences, section: DataSection) -> str:
 
 
 def _changes(section: DataSection, tokens: Sequence[Tokens], counts: ReadCounts) -> Iterator[str]:
-    """What is not trained on as it was read."""
+    """Yield lines about data that is left out or changed."""
     pairs = np.concatenate([one.pairs for one in tokens])
     long = 0 if section.is_wrapped else int((pairs > section.sequence_length).sum())
     if long:

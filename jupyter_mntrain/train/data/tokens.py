@@ -1,4 +1,4 @@
-"""Tokenizing: with the model's tokenizer, or a byte-level BPE trained on the corpus."""
+"""Tokenizing: with the model's tokenizer, or with a byte-level BPE trained on the corpus."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ _BESIDE: Final = (*(CONFIG, TOKENIZER_CONFIG, "special_tokens_map.json", "added_
 
 
 def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory, in any form that transformers reads; none of its code is run.
+    """Read the tokenizer of a directory, in any form that transformers reads, without running its
+    code.
 
     Raises:
         RecipeError: it cannot be read, or needs a library to be converted.
@@ -111,9 +112,7 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
 
 
 def _refuse_apart(file: Path, given: Mapping[str, Any]) -> None:
-    """Refuse merges without the prefix that the library takes off: it ends the process where
-    half a character is left.
-    """
+    """Refuse merges without the continuation prefix, on which the library may crash."""
     model = given.get("model")
     made: dict[str, Any] = model if isinstance(model, dict) else {}
     prefix, merges = made.get("continuing_subword_prefix"), made.get("merges")
@@ -129,7 +128,7 @@ def _refuse_apart(file: Path, given: Mapping[str, Any]) -> None:
 def _refuse_torn(
     directory: Path, files: tuple[str, ...], tokenizer: PreTrainedTokenizerBase
 ) -> None:
-    """Refuse what is read without a complaint, and would give other ids."""
+    """Refuse a damaged tokenizer that loads without an error but would give other ids."""
     ids = tokenizer.get_vocab()
     if len(set(ids.values())) < len(ids):
         number, _ = Counter(ids.values()).most_common(1)[0]
@@ -140,7 +139,9 @@ def _refuse_torn(
 
 
 def _refuse_unmade(file: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse merges that do not make all tokens: the file was cut, or another's."""
+    """Refuse merges that do not produce all tokens, as in a file that was cut or belongs to
+    another model.
+    """
     model: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     made = {"".join(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]}
     added = tokenizer.get_added_vocab()
@@ -154,7 +155,7 @@ def _refuse_unmade(file: Path, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def _check_pieces(file: Path) -> None:
-    """Refuse a SentencePiece model of which a part is lost; pieces are read until it ends."""
+    """Refuse a truncated SentencePiece model, which would load without an error."""
     if lacking := [one for one in ("sentencepiece", "google.protobuf") if not _is_there(one)]:
         raise RecipeError(
             f"{file.parent}: {lacking[0]}, which converts {file.name}, is not installed here",
@@ -223,7 +224,7 @@ class Tokens:
         return len(self.tokenizer)
 
     def between(self, begin: int, end: int) -> Tokens:
-        """Those of some places in ``ids``."""
+        """Return the tokens between two places in ``ids``."""
         inside = self.ends[(self.ends > begin) & (self.ends < end)] - begin
         return replace(
             self,
@@ -233,20 +234,20 @@ class Tokens:
         )
 
     def sources(self) -> list[Tokens]:
-        """Those of each source."""
+        """Return the tokens of each source."""
         if len(self.counts.documents) < 2:
             return [self]
         ends = [0, *(int(self.ends[n - 1]) if n else 0 for n in np.cumsum(self.counts.documents))]
         return [self.between(begin, end) for begin, end in pairwise(ends)]
 
     def begins_at(self, place: int) -> bool:
-        """Whether a document begins at this place in ``ids``, or all have ended before it."""
+        """Whether a document begins at this place in ``ids``, or the last one ended before it."""
         found = np.searchsorted(self.ends, place)
         return not place or bool(found < len(self.ends) and self.ends[found] == place)
 
     @property
     def pairs(self) -> NDArray[np.int64]:
-        """Number of (token, next token) pairs of each document."""
+        """The number of (token, next token) pairs in each document."""
         begins = np.concatenate([[0], self.ends[:-1]])
         pairs: NDArray[np.int64] = np.maximum(self.ends - begins - 1, 0)
         return pairs
@@ -329,7 +330,7 @@ def like_tokens(
 def random_tokens(
     section: DataSection, documents: int, vocabulary_size: int, tokenizer: PreTrainedTokenizerBase
 ) -> Tokens:
-    """Tokens without a meaning: documents of which each fills a sequence."""
+    """Make documents of random tokens, each of which fills a sequence."""
     length = section.sequence_length + 1  # the last one is only predicted
     generator = np.random.default_rng(section.seed)
     ids = generator.integers(vocabulary_size, size=documents * length, dtype=np.int32)
@@ -338,7 +339,7 @@ def random_tokens(
 
 
 def model_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a Hugging Face directory, to be trained with.
+    """Read the tokenizer of a Hugging Face directory for training.
 
     Raises:
         RecipeError: the directory has none, or one that cannot be read.
@@ -349,7 +350,7 @@ def model_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
 
 
 def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The id that a tokenizer puts before each text, as Llama's and Gemma's do."""
+    """Return the id that a tokenizer puts before each text, as Llama's and Gemma's do."""
     plain, usual = (tokenizer("a", add_special_tokens=one)["input_ids"] for one in (False, True))
     first = tokenizer.bos_token_id
     return first if len(usual) > len(plain) and usual[0] == first else None
@@ -358,7 +359,7 @@ def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> int | None:
 def text_ids(
     tokenizer: PreTrainedTokenizerBase, text: str, *, splits_special: bool = True
 ) -> list[int]:
-    """The ids of a text that is to be continued: it begins as the texts of a training do.
+    """Return the ids of a text to continue, which begins like the texts in training.
 
     Args:
         splits_special: read special tokens in it as text.
@@ -370,7 +371,7 @@ def text_ids(
 
 
 def untrained_tokenizer() -> PreTrainedTokenizerBase:
-    """A tokenizer that knows no text."""
+    """Make a tokenizer without a vocabulary."""
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token=END_OF_TEXT)
 
 
@@ -429,12 +430,12 @@ def _encoded(
 
 
 def _policy(section: DataSection) -> str:
-    """What decides which rows are kept."""
+    """Return the part of the cache key that decides which rows are kept."""
     return f"skip {section.bad_rows_limit}" if section.on_bad_rows == "skip" else ""
 
 
 def _split(section: DataSection) -> str:
-    """What decides where conversations are split."""
+    """Return the part of the cache key that decides where conversations are split."""
     return f"split {section.sequence_length}" if section.too_long == "split" else ""
 
 

@@ -1,4 +1,4 @@
-"""The model: stages built from transformers' code, their weights, losses and activations."""
+"""The model: stages built from transformers' code, with weights, losses and activations."""
 
 from __future__ import annotations
 

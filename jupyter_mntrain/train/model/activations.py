@@ -1,4 +1,4 @@
-"""Activations: fewer are stored and the rest recomputed, or they wait in host memory."""
+"""Activations: saves memory by recomputing them, or by keeping them in host memory."""
 
 from __future__ import annotations
 
@@ -31,20 +31,22 @@ SMALLEST_BYTES = 1 << 20
 
 
 class Copies(Protocol):
-    """Copies between a GPU and its host, next to what is computed."""
+    """Copies between a GPU and its host while the GPU computes."""
 
     def out(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """Begin to copy a tensor to the host; return the copy, and what its end is known by."""
+        """Start to copy a tensor to the host; return the copy, and a handle for its end."""
 
     def back(self, host: torch.Tensor, sent: Any) -> tuple[torch.Tensor, Any]:
-        """Begin to copy it back, after its way out has ended; return as above."""
+        """Start to copy it back once the copy to the host has ended; return the same as
+        :meth:`out`.
+        """
 
     def await_back(self, tensor: torch.Tensor, ready: Any) -> None:
-        """Let what is computed from here on wait for the copy."""
+        """Make later computation wait for the copy."""
 
 
 class CudaCopies:
-    """Copies on two streams of their own, one in each direction, from and to pinned memory.
+    """Copies through pinned memory on two streams, one for each direction.
 
     torch's host allocator keeps pinned memory, and hands it out again when its copies have ended.
     """
@@ -89,7 +91,8 @@ def _pinned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Offload:
-    """Context of a forward pass that copies what autograd saves to the host, and back in time.
+    """Context of a forward pass that moves what autograd saves to the host, and back before it is
+    needed.
 
     In the backward pass, the copies of the layer before the current one have already begun: as
     many bytes as a layer has on average are on the way, or wait to be used.
@@ -118,15 +121,15 @@ class Offload:
         self._hooks: list[saved_tensors_hooks] = []
 
     def leave(self, module: nn.Module) -> None:
-        """Do not copy a module's weights, which were gathered from shards just now, until they are
-        forgotten: their memory is another one each time, and others' in between.
+        """Do not copy a module's gathered weights until they are freed, since their memory address
+        changes each time and is reused.
         """
         self._stays.clear()  # what there was before sharding
         whole = (one for one in module.parameters() if not isinstance(one, DTensor))
         self._gathered[module] = {one.untyped_storage().data_ptr() for one in whole}
 
     def forget(self, module: nn.Module) -> None:
-        """A module's gathered weights are no longer there."""
+        """Forget a module's gathered weights, which have been freed."""
         self._gathered.pop(module, None)
 
     def _is_weight(self, saved: torch.Tensor) -> bool:
@@ -157,7 +160,7 @@ def _unpack(packed: torch.Tensor | _Kept) -> torch.Tensor:
 
 @dataclass(eq=False)
 class _Kept:
-    """A tensor on the host. autograd alone owns it, and with it the memory."""
+    """A tensor on the host, owned by autograd alone, which frees its memory."""
 
     of: _Pass
     begin: int
@@ -173,7 +176,7 @@ class _Kept:
 
 
 class _Pass:
-    """What one forward pass has kept, which its backward pass fetches from the end."""
+    """What one forward pass has saved; its backward pass fetches it last to first."""
 
     def __init__(self, copies: Copies, layers: int) -> None:
         self._copies = copies
@@ -186,7 +189,7 @@ class _Pass:
         """Kept tensors by what tells them apart, with their storage as long as it lives."""
 
     def end(self) -> None:
-        """The forward pass is over."""
+        """End the forward pass."""
         self._ahead_bytes = self._bytes // self._layers
         self._known.clear()
 
@@ -208,7 +211,7 @@ class _Pass:
         return kept
 
     def fetch(self, kept: _Kept) -> torch.Tensor:
-        """Return it on the device, and begin to fetch what will be needed next."""
+        """Return a tensor on the device, and start to fetch what will be needed next."""
         tensor, ready = self._fetching(kept)
         kept.left -= 1
         if kept.left == 0:

@@ -1,5 +1,5 @@
-"""Adapters: peft's LoRA layers in a stage, their first values, and merging them into its weights,
-which may be in 4 bits next to them (QLoRA). Embedding and head may be trained whole next to them.
+"""Adapters: adds peft's LoRA layers to a stage, initializes them, and merges them into its
+weights, which may be in 4 bits (QLoRA). Embedding and head may be trained in full alongside them.
 
 That of ``X.weight`` is ``X.lora_A.weight`` (rank, in) and ``X.lora_B.weight`` (out, rank), as in
 peft's files.
@@ -42,8 +42,8 @@ def is_adapter(name: str) -> bool:
 
 
 def trained_whole(section: AdaptersSection, config: Any) -> dict[str, str]:
-    """Embedding and head, if they are trained alongside adapters: their modules, by the names of
-    their weights. A tied one has both names.
+    """Return embedding and head if they are trained alongside adapters: their modules, by the
+    names of their weights. A tied one has both names.
 
     Args:
         config: the model's.
@@ -55,7 +55,7 @@ def trained_whole(section: AdaptersSection, config: Any) -> dict[str, str]:
 
 
 def add_adapters(stage: StageModule, recipe: Recipe) -> None:
-    """Freeze a stage's weights but those that are trained whole, and put adapters alongside its
+    """Freeze a stage's weights, except those that are trained in full, and add adapters to its
     linear layers.
 
     The first matrix is uniform, as peft draws it, but by a generator of its own for each name: it
@@ -84,13 +84,13 @@ def add_adapters(stage: StageModule, recipe: Recipe) -> None:
 
 
 def first_values(name: str, like: torch.Tensor, seed: int) -> torch.Tensor:
-    """What the first matrix of an adapter begins with, (rank, in): uniform within 1/√in."""
+    """Return the initial first matrix of an adapter, (rank, in): uniform within 1/√in."""
     drawn = torch.rand(like.shape, generator=generator_of(seed, name))
     return (2 * drawn - 1) / math.sqrt(like.shape[1])
 
 
 def lora_config(section: AdaptersSection, linears: Mapping[str, LinearShape]) -> Any:
-    """Return peft's settings of the adapters, as they are used and saved.
+    """Return peft's settings for the adapters, as they are used and saved.
 
     Raises:
         RecipeError: the adapters do not fit the linear layers, or peft is not installed.
@@ -112,7 +112,7 @@ def lora_config(section: AdaptersSection, linears: Mapping[str, LinearShape]) ->
 
 
 def linears_among(weights: Mapping[str, torch.Tensor], family: Family) -> dict[str, LinearShape]:
-    """Shapes of the linear layers in a decoder's layers, by their names in a layer.
+    """Return the shapes of the linear layers in a decoder's layers, by their names in a layer.
 
     Args:
         weights: by name in the whole model.
@@ -126,20 +126,22 @@ def linears_among(weights: Mapping[str, torch.Tensor], family: Family) -> dict[s
 
 
 def _in_layer(name: str, family: Family) -> str | None:
-    """What a weight belongs to in its layer, like ``mlp.up_proj``; ``None`` if it is in none."""
+    """Return the module in a layer that a weight belongs to, like ``mlp.up_proj``; ``None`` if it
+    is in no layer.
+    """
     _, is_in_a_layer, rest = name.partition(f"{family.layers}.")
     return rest.partition(".")[2].removesuffix(BASE) if is_in_a_layer else None
 
 
 def adapted_in(stage: StageModule) -> tuple[LinearShape, ...]:
-    """Shapes of a stage's linear layers that have an adapter."""
+    """Return the shapes of a stage's linear layers that have an adapter."""
     weights = stage.weights()
     names = (name for name in weights if name.endswith(FIRST))
     return tuple(_shape(weights[one.removesuffix(FIRST) + BASE], stage.family) for one in names)
 
 
 def whole_in(stage: StageModule) -> tuple[tuple[int, ...], ...]:
-    """Shapes of a stage's weights that are trained whole next to adapters."""
+    """Return the shapes of a stage's weights that are trained in full alongside adapters."""
     return tuple(tuple(one.shape) for name, one in stage.trained().items() if not is_adapter(name))
 
 
@@ -147,7 +149,7 @@ def whole_in(stage: StageModule) -> tuple[tuple[int, ...], ...]:
 def merged(
     weights: Mapping[str, torch.Tensor], name: str, section: AdaptersSection, family: Family
 ) -> torch.Tensor:
-    """A weight with its adapter added to it, if it has one: in place, unless it is in 4 bits.
+    """Return a weight with its adapter added, if it has one: in place, unless it is in 4 bits.
 
     Args:
         weights: by name, with both matrices of an adapter and the weight next to it. That may be
@@ -168,7 +170,7 @@ def merged(
 def quantized_weights(
     make: Weights, stage: StageModule, section: AdaptersSection
 ) -> dict[str, torch.Tensor]:
-    """Make a stage's weights, those next to adapters in 4 bits: only a few at once are whole.
+    """Make a stage's weights, those with adapters in 4 bits: only a few are unquantized at a time.
 
     Args:
         make: makes some of them.
@@ -190,7 +192,7 @@ def quantized_weights(
 
 
 def quantized(weight: torch.Tensor) -> torch.Tensor:
-    """A linear layer's weight in NF4, which gives values of its dtype to compute with.
+    """Quantize a linear layer's weight to NF4, which computes in its original dtype.
 
     Raises:
         RecipeError: torchao is not installed.
@@ -210,7 +212,7 @@ def quantized(weight: torch.Tensor) -> torch.Tensor:
 
 
 def is_quantized(weight: torch.Tensor) -> bool:
-    """Whether a weight is in 4 bits: a tensor without memory of its own, around others."""
+    """Whether a weight is in 4 bits: a tensor without memory of its own that wraps others."""
     return hasattr(weight, "get_original_weight")
 
 
@@ -220,13 +222,15 @@ def _whole(weight: Any) -> torch.Tensor:
 
 
 def _shape(weight: torch.Tensor, family: Family) -> LinearShape:
-    """Values that a linear layer gives, and that it takes."""
+    """Return the outputs and inputs of a linear layer's weight."""
     rows, columns = weight.shape
     return (columns, rows) if family.transposed else (rows, columns)
 
 
 def _shortest(name: str, chosen: list[str], linears: Mapping[str, LinearShape]) -> str:
-    """The last part of a layer's name, as other tools expect, unless it means others, too."""
+    """Return the last part of a layer's name, as other tools expect, if it is unambiguous; else
+    the whole name.
+    """
     last = name.rpartition(".")[2]
     alike = [one for one in linears if one.rpartition(".")[2] == last]
     return last if all(one in chosen for one in alike) else name

@@ -1,4 +1,4 @@
-"""Added tokens: what a recipe gives a tokenizer besides its own, like ChatML's markers."""
+"""Added tokens: tokens that a recipe adds to a tokenizer, like ChatML's markers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS, TURN_ENDS, ChatWri
 
 
 def add_tokens(tokenizer: PreTrainedTokenizerBase, added: Sequence[str]) -> None:
-    """Make each of ``added`` one token, which no text is split into.
+    """Make each of ``added`` a single token, which no text is split into.
 
     Raises:
         RecipeError: one is a token already.
@@ -31,7 +31,7 @@ def add_tokens(tokenizer: PreTrainedTokenizerBase, added: Sequence[str]) -> None
 def fit_config(
     config: Any, tokenizer: PreTrainedTokenizerBase, template: str | None, added: Sequence[str]
 ) -> tuple[int, ...]:
-    """Give a model's config a vocabulary with room for the added tokens, and the end of answers.
+    """Make room for the added tokens in a model's config, and set the token that ends answers.
 
     What the template writes after an answer is what the model learns to end with, whether the
     marker is the tokenizer's own or added.

@@ -1,4 +1,4 @@
-"""Attention that knows where documents end, without asking the GPU.
+"""Attention that knows document boundaries without reading them back from the GPU.
 
 transformers tells packed documents apart by their position ids: it reads them back in every
 microbatch, and for flash attention in every layer, which waits for the GPU. Here the host, which
@@ -58,7 +58,7 @@ KERNELS: Mapping[str, Kernel] = {
 
 
 class Boundaries(NamedTuple):
-    """Documents of a microbatch whose sequences are laid end to end.
+    """The documents of a microbatch whose sequences are laid end to end.
 
     Args:
         ends: where each begins, then where the last ends: (n + 1,), int32.
@@ -94,7 +94,7 @@ class Attention:
     def prepare(
         self, positions: torch.Tensor, ends: torch.Tensor | None, longest: int
     ) -> dict[int | None, Seen]:
-        """Return what is seen, by window.
+        """Return what attention needs, by window.
 
         Args:
             positions: (sequences, length), from 0 in each document.
@@ -132,7 +132,7 @@ def has_flash_attn() -> bool:
 
 
 def windows_of(attentions: Iterable[nn.Module], config: Any) -> frozenset[int | None]:
-    """Return how far the attention of some layers sees: sliding windows, ``None`` for all."""
+    """Return how far the attention of some layers reaches: sliding windows, ``None`` for all."""
     whole = getattr(config, "sliding_window", None)
     # Some families have windows in some layers only, which then name theirs.
     return frozenset(getattr(one, "sliding_window", whole) for one in attentions)
@@ -217,21 +217,21 @@ def _by_document(
 def _bounds(
     ends: torch.Tensor | None, sequences: int, length: int, device: torch.device
 ) -> torch.Tensor:
-    """Where documents begin and end with all sequences end to end: (n + 1,), int32."""
+    """Return where documents begin and end with all sequences laid end to end: (n + 1,), int32."""
     begins = torch.arange(sequences, dtype=torch.int32, device=device) * length
     inside = length if ends is None else ends
     return nn.functional.pad((begins.unsqueeze(1) + inside).flatten(), (1, 0))
 
 
 def _document(positions: torch.Tensor) -> torch.Tensor:
-    """The number of each token's document in its sequence: (sequences, length)."""
+    """Return the number of each token's document in its sequence: (sequences, length)."""
     return (positions == 0).cumsum(1)
 
 
 def _mask(
     positions: torch.Tensor, ends: torch.Tensor | None, window: int | None, dtype: torch.dtype
 ) -> torch.Tensor:
-    """What to add to the scores: (sequences or 1, 1, length, length)."""
+    """Return what is added to the scores: (sequences or 1, 1, length, length)."""
     place = torch.arange(positions.shape[1], device=positions.device)
     back = place.unsqueeze(1) - place
     seen = (back >= 0).unsqueeze(0)

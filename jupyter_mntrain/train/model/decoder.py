@@ -61,7 +61,7 @@ class Skip(nn.Module):
 
 
 class Nothing(nn.Module):
-    """A learned embedding that another stage has added already: adds zero."""
+    """Stands in for a learned embedding that another stage has already added: returns zero."""
 
     def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
         return torch.zeros((), device=position_ids.device)
@@ -121,33 +121,33 @@ class StageModule(nn.Module):
         return self.project(hidden) if self.last and not self.leaves_head else hidden
 
     def project(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Logits of the last stage, (..., V), from hidden states (..., d)."""
+        """Compute logits, (..., V), from the last stage's hidden states (..., d)."""
         return self.shaping(self.causal.lm_head(hidden))
 
     @property
     def drops(self) -> bool:
-        """Whether it has dropout."""
+        """Whether the stage has dropout."""
         probabilities = [one.p for one in self.modules() if isinstance(one, nn.Dropout)]
         config = normal(self.causal.config.to_dict())
         functions = ("attention_dropout", *self.family.dropouts)
         return any(probabilities) or any(config.get(name) for name in functions)
 
     def present(self) -> dict[int, Any]:
-        """Its layers, by index."""
+        """Return the stage's layers, by index."""
         layers = self.causal.get_submodule(self.family.layers)
         return {index: layers[index] for index in self.layers}
 
     def weights(self) -> dict[str, nn.Parameter]:
-        """Parameters by their name in the whole model and in its files."""
+        """Return the parameters by their names in the whole model and in its files."""
         return {_published(name): one for name, one in self.causal.named_parameters()}
 
     def trained(self) -> dict[str, nn.Parameter]:
-        """Those that have gradients."""
+        """Return the parameters that have gradients."""
         return {name: one for name, one in self.weights().items() if one.requires_grad}
 
 
 def _published(name: str) -> str:
-    """A parameter's name in files, without what peft adds to those of layers with adapters."""
+    """Return a parameter's name in files, without what peft adds to it."""
     return name.replace(".base_layer.", ".").replace(f".{ADAPTER}.", ".")
 
 
@@ -173,7 +173,7 @@ def read_config(section: ModelSection, vocabulary_size: int | None = None) -> An
 
 
 def config_in(directory: Path, place: object = None) -> Any:
-    """The transformers config of a directory; none of its code is run.
+    """Read the transformers config of a directory, without running its code.
 
     Args:
         place: of the model, for the message; by default the directory.
@@ -290,7 +290,8 @@ def materialize(
 
 
 def _fill_buffers(causal: Any, device: torch.device) -> None:
-    """Compute what is in no file, like rotations: else it would silently be uninitialized memory.
+    """Compute buffers that are in no file, like rotations, which would be uninitialized memory
+    otherwise.
 
     transformers initializes it together with the weights, which are not there yet: they stay as
     they are.
@@ -311,7 +312,7 @@ def _fill_buffers(causal: Any, device: torch.device) -> None:
 
 
 def whole_model(description: Path) -> StageModule:
-    """A model in one piece on the meta device, by the config in a directory."""
+    """Build the whole model on the meta device from the config in a directory."""
     config = config_in(description)
     layers = range(config.num_hidden_layers)
     return meta_stage(config, layers, first=True, last=True, dtype=config.dtype, attention=None)

@@ -1,4 +1,4 @@
-"""Held memory: what a rank will hold, said and checked before its first step."""
+"""Held memory: what a rank will hold in memory, reported and checked before the first step."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def check_memory(
 def refuse_full_host(
     recipe: Recipe, config: Any, world: World, stages: Sequence[StageShape]
 ) -> None:
-    """Agree that each node has room for what its ranks keep in host memory, before they take it:
-    otherwise the kernel would kill one of its processes. Collective.
+    """Check that each node has room for what its ranks keep in host memory, before the kernel
+    would have to kill one of its processes. Collective.
 
     Args:
         stages: this rank's.
@@ -73,7 +73,9 @@ def refuse_full_host(
 
 
 def too_large(size_bytes: int) -> RecipeError | None:
-    """Why a model is not loaded to this node's memory: the kernel would kill its process."""
+    """Return an error if a model does not fit into this node's memory, where the kernel would kill
+    the process.
+    """
     free = _available_bytes()
     if size_bytes <= free:
         return None

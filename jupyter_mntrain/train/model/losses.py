@@ -1,4 +1,4 @@
-"""Losses: cross-entropy of a microbatch, from all logits at once or in chunks."""
+"""Losses: the cross-entropy of a microbatch, from all logits at once or in chunks."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from jupyter_mntrain.train.own_tools import own_seat
 
 @dataclass(frozen=True)
 class Shaping:
-    """``cap * tanh(logits * times / over / cap)``; without a cap ``logits * times / over``."""
+    """Scales and caps logits: ``cap * tanh(logits * times / over / cap)``, or without the cap."""
 
     times: float = 1.0
     over: float = 1.0
     cap: float | None = None
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
-        """In the dtype of the logits, step by step as transformers does it."""
+        """Apply it in the dtype of the logits, step by step as transformers does."""
         if self.times != 1:
             logits = logits * self.times
         if self.over != 1:
@@ -38,7 +38,7 @@ class Shaping:
         return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
 
     def slope(self, shaped: torch.Tensor) -> torch.Tensor | float:
-        """The derivative, by its result."""
+        """Return the derivative, given the result."""
         factor = self.times / self.over
         return factor if self.cap is None else (1 - (shaped / self.cap).square()) * factor
 
@@ -51,7 +51,7 @@ PLAIN = Shaping()
 
 
 def shaping_of(family: Family, config: Any) -> Shaping:
-    """Of a model, by its transformers config."""
+    """Return the shaping of a model's logits, by its transformers config."""
 
     def value(field: str | None) -> float | None:
         found = None if field is None else getattr(config, field)
@@ -109,7 +109,7 @@ class ChunkedLoss:
     def forward(
         self, hidden: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the sum over all tokens, and the logarithm of each one's sum of exponentials."""
+        """Return the sum over all tokens, and the log-sum-exp of each token."""
         total, logarithms = hidden.new_zeros((), dtype=torch.float32), []
         for tokens, theirs in self._chunks(hidden, labels):
             part, logarithm = self._forward(tokens, weight, theirs, self._shaping)
@@ -127,7 +127,7 @@ class ChunkedLoss:
         *,
         is_trained: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the gradients of the hidden states and of the weight, times ``scale``.
+        """Return the gradients of the hidden states and of the weight, multiplied by ``scale``.
 
         Args:
             is_trained: whether the weight has a gradient.
@@ -190,7 +190,7 @@ def _gradients_of_chunk(
     scale: torch.Tensor,
     shaping: Shaping,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of the tokens and of what is projected: softmax less 1 at the label."""
+    """Return the gradients of the tokens and of their logits: softmax minus 1 at the label."""
     logits = shaping(linear(tokens, weight)).float()
     slope = None if shaping.is_plain else shaping.slope(logits)
     gradient = logits.sub_(logarithm.unsqueeze(-1)).exp_()
@@ -216,7 +216,9 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def choose_loss(recipe: Recipe, vocabulary_size: int, device: torch.device) -> LossKind:
-    """The recipe's loss; ``auto``, which jobs resolve before, is resolved for this device."""
+    """Return the recipe's loss. Jobs resolve ``auto`` earlier; else it is resolved for this
+    device.
+    """
     if recipe.memory.loss != "auto":
         return recipe.memory.loss
     return loss_for(recipe, vocabulary_size, [own_seat(device)])

@@ -1,4 +1,4 @@
-"""Rotations whose frequencies depend on how long a text is: of each document by its own length.
+"""Rotary embeddings whose frequencies depend on length, computed for each document separately.
 
 transformers takes the longest position of whatever is computed at once, and with ``dynamic`` keeps
 the frequencies of the longest text it has seen: losses would depend on a document's neighbors, on
@@ -19,7 +19,7 @@ BY_LENGTH = ("dynamic", "longrope")
 
 
 class RotationsByDocument(nn.Module):
-    """In place of a model's rotary embedding.
+    """Replaces a model's rotary embedding.
 
     Args:
         theirs: that of transformers, with its buffers filled.
@@ -33,7 +33,7 @@ class RotationsByDocument(nn.Module):
     def forward(
         self, hidden: torch.Tensor, position_ids: torch.Tensor, layer_type: str | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines, (b, T, rotated values of a head), in the dtype of ``hidden``.
+        """Return cosines and sines, (b, T, rotated values of a head), in the dtype of ``hidden``.
 
         Args:
             position_ids: (b, T), from 0 in each document.
@@ -54,7 +54,7 @@ class RotationsByDocument(nn.Module):
     def _of_lengths(
         self, kind: str, layer_type: str | None, short: torch.Tensor, lengths: torch.Tensor
     ) -> torch.Tensor:
-        """Frequencies of each token, (b, T, half the rotated values).
+        """Return the frequencies of each token, (b, T, half the rotated values).
 
         Args:
             short: of texts within the length that the model was first trained with.
@@ -74,7 +74,8 @@ class RotationsByDocument(nn.Module):
 
 
 def document_lengths(positions: torch.Tensor) -> torch.Tensor:
-    """The length of each token's document in its sequence, (b, T), without asking the GPU.
+    """Return the length of each token's document in its sequence, (b, T), without waiting for the
+    GPU.
 
     Args:
         positions: (b, T), from 0 in each document.
@@ -88,7 +89,7 @@ def document_lengths(positions: torch.Tensor) -> torch.Tensor:
 
 
 def rotate_by_document(causal: Any) -> None:
-    """Replace a model's rotary embeddings, if they depend on the length."""
+    """Replace a model's rotary embeddings if they depend on the length."""
     for name, module in [*causal.named_modules()]:
         kinds = getattr(module, "rope_type", None)
         kinds = kinds.values() if isinstance(kinds, dict) else (kinds,)

@@ -1,4 +1,4 @@
-"""Sharding: splits weights, gradients and optimizer state over ranks with FSDP2."""
+"""Sharding: splits weights, gradients and optimizer state among ranks with FSDP2."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
 
 
 class _OnHost:
-    """What FSDP2 calls in place of torch's collectives: with memory of its own for each exchange.
-    FSDP2's class of such things is private, and not needed: it is only called.
+    """The base class of what FSDP2 calls in place of torch's collectives, with new memory for each
+    exchange. FSDP2's own base class is private and not needed.
     """
 
     def allocate(
@@ -30,7 +30,7 @@ class _OnHost:
 
 
 class RingGather(_OnHost):
-    """Passes weights around the ring, each receive posted before its send.
+    """Passes weights around the ring; each receive is posted before its send.
 
     Gloo tells a sender that it may send by a message on the same connection. Posted after a send,
     that message waits behind what is sent, and a link carries one direction at a time: between two
@@ -59,9 +59,9 @@ class RingGather(_OnHost):
 
 
 class DirectScatter(_OnHost):
-    """Sends each rank its rows of the gradients, all receives posted before the first send: see
-    :class:`RingGather`. Gloo's own reduce-scatter is an all-reduce, which sends twice as much, and
-    its all-to-all posts receives last: 2.17 and 2.09 times bytes / rate, this 1.17 times.
+    """Sends each rank its rows of the gradients; all receives are posted before the first send,
+    see :class:`RingGather`. Gloo's own reduce-scatter is an all-reduce, which sends twice as much,
+    and its all-to-all posts receives last: 2.17 and 2.09 times bytes / rate, this 1.17 times.
 
     Args:
         meter: is told, as a rank that scatters does not compute.
@@ -100,7 +100,7 @@ Part = tuple[torch.Tensor, int]
 
 
 def _exchange(received: Sequence[Part], sent: Sequence[Part], group: dist.ProcessGroup) -> None:
-    """Post receives, then sends, and wait for all."""
+    """Post receives, then sends, and wait for all of them."""
     works = [
         call(one.view(torch.uint8), group=group, **{peer: other})  # bytes: of any dtype
         for call, peer, parts in (
@@ -197,7 +197,7 @@ class Shards:
 
 
 def _exchange_by_hand(module: FSDPModule, meter: StageMeter) -> None:
-    """Replace Gloo's collectives.
+    """Replace Gloo's collectives by ours.
 
     Raises:
         RecipeError: this torch does not let them be replaced.
@@ -217,7 +217,7 @@ def _exchange_by_hand(module: FSDPModule, meter: StageMeter) -> None:
 
 
 def _leave_weights(module: nn.Module, offload: Offload, *, drops: bool) -> None:
-    """Keep gathered weights from being copied to the host with what a forward pass keeps."""
+    """Keep gathered weights from being offloaded to the host with the activations."""
 
     def gathered(one: nn.Module, *_: Any) -> None:
         offload.leave(one)
@@ -231,8 +231,8 @@ def _leave_weights(module: nn.Module, offload: Offload, *, drops: bool) -> None:
 
 
 def _leave_gathers_out(module: nn.Module, meter: StageMeter) -> None:
-    """Surround the hooks in which FSDP2 waits for gathered weights, before a module's forward and
-    backward pass. On a GPU scatters have a stream of their own, and run while others compute.
+    """Exclude the time in which FSDP2 waits for gathered weights, before a module's forward and
+    backward pass. On a GPU, scatters run on their own stream while others compute.
     """
 
     def begin(*_: Any) -> None:
@@ -256,7 +256,7 @@ def _leave_gathers_out(module: nn.Module, meter: StageMeter) -> None:
 
 
 def rows_of_shard(rows: int, place: int, count: int) -> tuple[int, int]:
-    """Begin and end of the rows that FSDP2 gives to rank ``place`` of ``count``."""
+    """Return begin and end of the rows that FSDP2 gives to rank ``place`` of ``count``."""
     each = -(-rows // count)
     return min(rows, place * each), min(rows, (place + 1) * each)
 

@@ -1,4 +1,4 @@
-"""Stages: builds those of one rank, with only their own weights in memory."""
+"""Stages: builds the stages of one rank, with only their own weights in memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Stage(PipelineStage):
-    """torch's stage, whose schedule may have it send and receive over a group per direction.
+    """torch's stage, which can send and receive over a separate group per direction.
 
     Args:
         count: of all stages.
@@ -83,7 +83,9 @@ class Stage(PipelineStage):
     def backward_maybe_with_nosync(
         self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
     ) -> Any:
-        """Torch's keeps all gradients whole until the last microbatch, and all weights gathered."""
+        """Run a backward pass. torch's keeps all gradients unsharded and all weights gathered
+        until the last microbatch.
+        """
         module = self.submod
         backward = self._backward if backward_type == "full" else None
         if backward is None or not isinstance(module, FSDPModule):
@@ -114,8 +116,8 @@ class Stage(PipelineStage):
         return self._directed(super().get_bwd_send_ops(bwd_chunk_id))
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
-        """In torch 2.9, neighbors send an int64 to who receives a float32, and the rank at the tip
-        of a V sends to itself: Gloo aborts.
+        """Fix two bugs of torch 2.9 that abort Gloo: neighbors send an int64 where a float32 is
+        received, and the rank at the tip of a V sends to itself.
         """
         operations: list[dist.P2POp] = super()._get_init_p2p_neighbors_ops()
         for one in operations:
@@ -128,7 +130,7 @@ class Stage(PipelineStage):
 
 
 def _stage_backward() -> Callable[..., Any]:
-    """Torch's backward pass of a stage, which is private.
+    """Return torch's private function for the backward pass of a stage.
 
     Raises:
         RecipeError: this torch has none.
@@ -241,7 +243,7 @@ def make_stages(
 def _attention(
     recipe: Recipe, config: Any, stage: StageModule, device: torch.device
 ) -> Attention | None:
-    """What prepares the attention of a stage; ``None`` for that of transformers."""
+    """Return what prepares a stage's attention; ``None`` if transformers does."""
     kind, shape = recipe.model.attention, model_shape(config)
     if kind == "eager":
         return None
@@ -274,7 +276,7 @@ def base_weights(
     device: torch.device,
     names: Collection[str],
 ) -> dict[str, torch.Tensor]:
-    """What a stage's training begins with: the model directory's weights, or new ones.
+    """Return the weights that a stage's training starts from: the model directory's, or new ones.
 
     Args:
         names: only these weights.
@@ -289,7 +291,7 @@ def base_weights(
 
 
 def _made(make: Weights, stage: StageModule, recipe: Recipe) -> dict[str, torch.Tensor]:
-    """A stage's weights, as they are kept."""
+    """Make a stage's weights, quantized if the recipe says so."""
     if recipe.adapters.quantizes:
         return quantized_weights(make, stage, recipe.adapters)
     return make(stage.weights())

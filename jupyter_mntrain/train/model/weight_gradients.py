@@ -1,4 +1,4 @@
-"""Weight gradients: computes the gradients of linear layers' weights later than the rest.
+"""Weight gradients: computes the gradients of linear layers' weights after everything else.
 
 A backward pass sends the gradient of its stage's input to the stage before, which waits for it; for
 the gradients of weights, nobody waits. torch can split any backward pass, but walks the graph twice
@@ -19,7 +19,9 @@ from torch.nn.functional import linear
 
 
 class _Factors(NamedTuple):
-    """Of one layer and microbatch: input (…, in) and gradient of the output (…, out)."""
+    """The factors of one layer's weight gradient in a microbatch: input (…, in) and output
+    gradient (…, out).
+    """
 
     layer: nn.Linear
     given: torch.Tensor
@@ -27,7 +29,8 @@ class _Factors(NamedTuple):
 
 
 class WeightGradients:
-    """Those of a stage's linear layers, which it computes when its schedule asks for them.
+    """Deferred weight gradients of a stage's linear layers, computed when the schedule asks for
+    them.
 
     Args:
         module: its ``nn.Linear`` that are trained are changed in place; each is called at most
@@ -45,12 +48,14 @@ class WeightGradients:
                 layer.forward = partial(self._forward, layer)  # type: ignore[method-assign]
 
     def build(self) -> Callable[[], None]:
-        """Return what computes those of the last backward pass; torch's ``dw_builder``."""
+        """Return a function that computes those of the last backward pass; this is torch's
+        ``dw_builder``.
+        """
         waiting, self._waiting = self._waiting, []
         return partial(_compute, waiting)
 
     def keep(self, layer: nn.Linear, given: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Keep what the gradient of a layer's weight is the product of."""
+        """Keep the two factors of the gradient of a layer's weight."""
         self._waiting.append(_Factors(layer, given, gradient))
 
     def _forward(self, layer: nn.Linear, given: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Weights: initialized from a seed, or read from a model directory and held against its config."""
+"""Weights: initializes them from a seed, or reads and checks those of a model directory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 
 
 class Opened(Protocol):
-    """An opened file, or what of it is in memory."""
+    """An opened weights file, or what was read of it."""
 
     def names(self) -> Iterable[str]: ...
 
@@ -56,7 +56,7 @@ class Opened(Protocol):
     def shape(self, name: str) -> tuple[int, ...]: ...
 
     def dtype(self, name: str) -> str:
-        """As torch calls it, like ``float32``, where weights may have it."""
+        """Return the dtype by torch's name, like ``float32``, if weights may have it."""
 
     def __enter__(self) -> Self: ...
 
@@ -99,7 +99,7 @@ class _Safetensors:
 
 
 class _Pickled:
-    """Nothing but tensors is unpickled; of newer files only what is used is read."""
+    """An unpickled file: only tensors are loaded, and of newer files only those in use."""
 
     def __init__(self, path: Path) -> None:
         # Files of torch before 1.6 are no zip archives, and cannot be mapped.
@@ -132,7 +132,7 @@ class _Pickled:
 
 @contextmanager
 def _naming(path: Path, name: str) -> Iterator[None]:
-    """Name the file and the tensor of it that cannot be read: an index may say that it is there."""
+    """Name the file and the missing tensor in errors, since the index may list it."""
     try:
         yield
     except (KeyError, SafetensorError):
@@ -157,7 +157,7 @@ def opened(path: Path) -> Opened:
 
 
 def refuse_lost_bytes(path: Path) -> None:
-    """Hold a file that ``torch.save`` wrote against its own checksums, which torch does not read.
+    """Check a file written by ``torch.save`` against its own checksums, which torch does not do.
 
     Raises:
         RecipeError: it is not what was saved.
@@ -197,12 +197,12 @@ def files_of(
 
 
 def listing_of(directory: Path) -> str:
-    """The file of a directory that says which weights there are."""
+    """Return the file of a directory that lists the weights."""
     return next(one for one in WEIGHT_NAMES if (directory / one).is_file())
 
 
 def fingerprint(directory: Path, names: Iterable[str] | None = None) -> str:
-    """Hash of a directory's weights, by names and sizes of their files and some of their bytes.
+    """Hash a directory's weights: names and sizes of their files, and some of their bytes.
 
     Few are read: of weights that were trained further, nearly all differ.
 
@@ -227,7 +227,7 @@ def fingerprint(directory: Path, names: Iterable[str] | None = None) -> str:
 
 
 def _tensors(path: Path) -> dict[str, str] | None:
-    """The file of each tensor, by an index or a single file; ``None`` if it is not there."""
+    """Return the file of each tensor, from an index or a single file; ``None`` if there is none."""
     if not path.is_file():
         return None
     if path.suffix == ".json":
@@ -252,7 +252,7 @@ _READ = {
 
 
 def hold_against_config(directory: Path, config: Any, dtype: torch.dtype) -> list[str]:
-    """Compare what a directory's files of weights hold with its config.
+    """Compare the weights in a directory's files with its config.
 
     Args:
         dtype: to train in.
@@ -292,7 +292,9 @@ def hold_against_config(directory: Path, config: Any, dtype: torch.dtype) -> lis
 
 
 def weight_names(config: Any) -> Iterator[str]:
-    """Names of a whole model's weights. One layer is built: all others have the same."""
+    """Yield the names of a whole model's weights. Only one layer is built, since all have the
+    same.
+    """
     alone = copy.deepcopy(config)
     alone.num_hidden_layers = 1
     if getattr(alone, "layer_types", None):
@@ -315,7 +317,7 @@ def _refuse_other_ends(
     *,
     is_tied: bool,
 ) -> None:
-    """Raise if embedding and output projection are not what the config says."""
+    """Raise if embedding and output projection do not match the config."""
     says = f"model.path = {directory}: {CONFIG} says tie_word_embeddings = {str(is_tied).lower()}"
     if embeddings and not heads and not is_tied:
         fix = f"copy weights that have it, or set that to true if {embeddings[0]} serves as both"
@@ -336,7 +338,9 @@ def _are_equal(*places: tuple[Path, str]) -> bool:
 def _layers_left_out(
     directory: Path, files: Mapping[str, str], family: Family, config: Any
 ) -> Iterator[str]:
-    """What the files have more layers than the config; raises if they have fewer."""
+    """Yield a line about layers that the files have and the config has not; raise if they have
+    fewer.
+    """
     layer, layers = _layer_pattern(family), config.num_hidden_layers
     found = {int(match[1]) for match in map(layer.match, files) if match is not None}
     field = family.fields.get("num_hidden_layers", "num_hidden_layers")
@@ -351,13 +355,13 @@ def _layers_left_out(
 
 
 def _layer_pattern(family: Family) -> re.Pattern[str]:
-    """What names in files begin with that are of a layer: its index is the first group."""
+    """Return the pattern of a layer's prefix in file names; its index is the first group."""
     decoder, _, layers = family.layers.partition(".")
     return re.compile(rf"(?:{re.escape(decoder)}\.)?{re.escape(layers)}\.(\d+)\.")
 
 
 def _rounded(directory: Path, files: Mapping[str, str], dtype: torch.dtype) -> Iterator[str]:
-    """What is lost by training in a dtype; raises if a tensor is no weight at all.
+    """Yield what is lost by training in a dtype; raise if a tensor cannot be a weight.
 
     Args:
         files: of each tensor that is read. Those of other nodes may not be here.
@@ -383,7 +387,7 @@ def _rounded(directory: Path, files: Mapping[str, str], dtype: torch.dtype) -> I
 
 
 def _loses(before: torch.dtype, after: torch.dtype) -> bool:
-    """Whether some values of one dtype are none of the other."""
+    """Whether one dtype has values that the other cannot represent."""
     theirs, ours = torch.finfo(before), torch.finfo(after)
     return theirs.eps < ours.eps or theirs.max > ours.max
 
@@ -442,7 +446,7 @@ def seeded_weights(
 
 
 def _cores() -> int:
-    """This rank's share of the cores that its node's ranks may run on."""
+    """Return this rank's share of the cores that its node's ranks may use."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(1, len(os.sched_getaffinity(0)) // ranks)
 
@@ -484,7 +488,7 @@ def refuse_missing_weights(
     family: Family,
     added: Collection[int] = (),
 ) -> None:
-    """Look for the named tensors in a Hugging Face directory, and read none.
+    """Check that a Hugging Face directory has the named tensors, without reading them.
 
     Raises:
         RecipeError: as for :func:`load_weights`.
@@ -500,7 +504,7 @@ def refuse_missing_weights(
 def _wanted(
     directory: Path, parameters: Iterable[str], family: Family
 ) -> dict[str, dict[str, str]]:
-    """The names of tensors in each file, by those of the parameters."""
+    """Return the tensor names to read from each file, by parameter names."""
     parameters = list(parameters)
 
     def sources(files: Mapping[str, str]) -> dict[str, str | None]:
@@ -520,7 +524,7 @@ def _wanted(
 
 
 def _source(name: str, files: Mapping[str, str], family: Family) -> str | None:
-    """What a weight is called in the files; a tied model's hold the embedding only."""
+    """Return the name of a weight in the files; those of a tied model have only the embedding."""
     names = [*family.names_in_files(name)]
     if name == HEAD:
         names += family.names_in_files(family.embedding_weight)
@@ -528,7 +532,7 @@ def _source(name: str, files: Mapping[str, str], family: Family) -> str | None:
 
 
 def _growing(family: Family, added: Collection[int]) -> frozenset[str]:
-    """The weights that get rows for added tokens."""
+    """Return the weights that get rows for added tokens."""
     return frozenset({HEAD, family.embedding_weight} if added else ())
 
 
@@ -566,13 +570,13 @@ def _fresh(
 
 
 def generator_of(seed: int, name: str) -> torch.Generator:
-    """The generator on the CPU that draws a tensor, by its name."""
+    """Return the CPU generator that draws a tensor, seeded by its name."""
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Consecutive views of a vector that are drawn as the whole would be.
+    """Yield consecutive views of a vector, drawn so that together they equal the whole.
 
     All but the last are whole groups; the last keeps at least one, since torch draws fewer values
     in another way, and draws the end of an incomplete group again.
@@ -609,7 +613,7 @@ def _read(
 
 
 def _with_rows(tensor: torch.Tensor, rows: int, added: Collection[int]) -> torch.Tensor:
-    """A matrix with a row per token, those that are new the mean of those that were used before.
+    """Return a matrix with a row per token; new rows are the mean of those in use before.
 
     Summed in double precision: both copies of a tied embedding come out alike on two machines.
     """

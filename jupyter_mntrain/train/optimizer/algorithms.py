@@ -1,4 +1,4 @@
-"""Algorithms: optimizers of torch, torchao and our own, and what each keeps per parameter."""
+"""Algorithms: the optimizers of torch, torchao and our own, and their state per parameter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FLAT = (".codes", ".scale")
 
 
 class Split(NamedTuple):
-    """How parameters are split.
+    """How parameters are split among ranks.
 
     Args:
         group: the ranks that share them.
@@ -36,8 +36,8 @@ class Split(NamedTuple):
     whole: Mapping[str, int]
 
     def largest(self, name: str, part: torch.Tensor) -> int:
-        """Values of the largest part of a parameter, of which this rank has ``part``: the same on
-        all ranks, also on one that has no rows of it.
+        """Return the number of values in the largest part of a parameter. It is the same on all
+        ranks, even on one that has no rows of it.
         """
         whole = (self.whole[name], *part.shape[1:])
         return math.prod(shard_shape(whole, self.group.size()))
@@ -54,7 +54,7 @@ class Split(NamedTuple):
 def rows_of_state(
     state: str, tensor: torch.Tensor, parameter: torch.Tensor, rows: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Rows of an optimizer's whole tensor that a rank has; ``None`` if it has all of it.
+    """Return the rows of an optimizer's whole state tensor that a rank has; ``None`` if it has all.
 
     Args:
         state: its kind, such as ``exp_avg`` or ``exp_avg.scale``.
@@ -74,7 +74,7 @@ def rows_of_state(
 
 
 class Adafactor(torch.optim.Adafactor):
-    """torch's Adafactor, with norms that stay on the device.
+    """torch's Adafactor, without waiting for the device to read norms.
 
     torch's own reads two norms of each parameter on the host, in every step, and makes the whole
     estimate of the second moment; here the gradient is scaled in place by its rows and columns.
@@ -122,7 +122,7 @@ class Adafactor(torch.optim.Adafactor):
                 self._split.add_up([one for some in sums for one in some])
 
     def _rows(self, parameter: torch.Tensor) -> int:
-        """Of the whole parameter."""
+        """Return the number of rows of the whole parameter."""
         return len(parameter) if self._split is None else self._split.whole[self._names[parameter]]
 
 
@@ -133,7 +133,7 @@ def _update(
     group: dict[str, Any],
     all_rows: int,
 ) -> Iterator[list[torch.Tensor]]:
-    """Update a parameter or some rows of it.
+    """Update a parameter, or some rows of it.
 
     Args:
         all_rows: of the whole one.
@@ -228,7 +228,7 @@ def first_state(
     *,
     all_rows: int | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Make an optimizer's initial state for one parameter.
+    """Make the initial optimizer state of one parameter.
 
     Optimizers make it themselves in the first step, which is too late for a run that resumes and
     must know which tensors to load.

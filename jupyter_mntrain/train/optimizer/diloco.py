@@ -1,4 +1,4 @@
-"""DiLoCo: replicas that train apart, and average what they have learned every so many steps."""
+"""DiLoCo: replicas train independently and average what they have learned every so many steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST = 127
 
 
 def average(values: torch.Tensor, dtype: str, group: dist.ProcessGroup) -> tuple[torch.Tensor, int]:
-    """Average over all ranks of a group, which get the same bits. Collective.
+    """Average over all ranks of a group; all get the same bits. Collective.
 
     Args:
         values: flat, float32; may be overwritten.
@@ -54,7 +54,7 @@ def average(values: torch.Tensor, dtype: str, group: dist.ProcessGroup) -> tuple
 def _average_quantized(
     values: torch.Tensor, count: int, group: dist.ProcessGroup
 ) -> tuple[torch.Tensor, int]:
-    """Each rank averages an equal part of all: sums of int8 would overflow on their way."""
+    """Average int8 values, each rank an equal part: in an all-reduce, their sums would overflow."""
     parts = functional.pad(values, (0, -len(values) % (count * BLOCK))).view(count, -1)
     sent = quantized(parts)
     received = torch.empty_like(sent)
@@ -66,7 +66,7 @@ def _average_quantized(
 
 
 def quantized(rows: torch.Tensor) -> torch.Tensor:
-    """Bytes of each row: an int8 per value, then a float32 scale per :data:`BLOCK` values.
+    """Quantize each row to bytes: an int8 per value, then a float32 scale per :data:`BLOCK` values.
 
     Args:
         rows: float32, of whole blocks.
@@ -79,7 +79,9 @@ def quantized(rows: torch.Tensor) -> torch.Tensor:
 
 
 def restored(rows: torch.Tensor) -> torch.Tensor:
-    """The float32 values of :func:`quantized`; NaN in a block with one that was not finite."""
+    """Restore float32 values from :func:`quantized`; NaN in blocks with a value that was not
+    finite.
+    """
     blocks = rows.shape[1] // (BLOCK + SCALE_BYTES)
     whole, scales = torch.split(rows, [blocks * BLOCK, blocks * SCALE_BYTES], dim=1)
     scales = scales.contiguous().view(torch.float32).unsqueeze(-1)
@@ -91,7 +93,7 @@ def restored(rows: torch.Tensor) -> torch.Tensor:
 
 
 class Averages(NamedTuple):
-    """What arrived: flat, float32, in host memory; and the bytes that this rank sent for it."""
+    """The averages received, flat, float32 and in host memory, and the bytes sent for them."""
 
     means: Sequence[torch.Tensor]
     sent_bytes: int = 0
@@ -99,7 +101,7 @@ class Averages(NamedTuple):
 
 @dataclass
 class UnderWay:
-    """The average of a fragment, which may not be here yet.
+    """The average of a fragment, which may still be in transit.
 
     Args:
         fragment: its number.
@@ -114,7 +116,7 @@ class UnderWay:
     _done_bytes: int = 0
 
     def wait(self, what: str, progress: ProgressWriter) -> Averages:
-        """The average, once it is here.
+        """Wait for the average and return it.
 
         Args:
             what: is said to be done while this waits.
@@ -136,7 +138,7 @@ class UnderWay:
                 return found
 
     def begin(self, learned: Sequence[torch.Tensor], dtype: str, group: dist.ProcessGroup) -> None:
-        """Average these differences, which are overwritten, in a thread.
+        """Start to average these differences, which are overwritten, in a thread.
 
         The group is used for nothing else meanwhile. Gloo does it, in host memory: two NCCL
         communicators that are busy at once on a GPU may wait for each other forever. The thread is
@@ -173,7 +175,7 @@ _FLOAT32 = torch.float32.itemsize
 
 
 class OuterBucket:
-    """Parameters that replicas send at once.
+    """A bucket of parameters that replicas send together.
 
     They are in float32, whatever the model's dtype, and in host memory: between two syncs a GPU
     has no use for them.
@@ -196,7 +198,7 @@ class OuterBucket:
                 self._sgd.state[one]["momentum_buffer"] = torch.zeros_like(one)
 
     def momentum(self) -> dict[str, torch.Tensor]:
-        """By parameter; empty without."""
+        """The outer momentum by parameter; empty if there is none."""
         state = self._sgd.state
         return {
             name: state[one]["momentum_buffer"]
@@ -205,8 +207,7 @@ class OuterBucket:
         }
 
     def learned(self, kept: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The difference of the last sync's weights and a replica's: flat, float32, on its
-        device.
+        """Return the last sync's weights minus a replica's: flat, float32, on its device.
 
         Args:
             kept: the replica's, by name, in the dtype in which it keeps them: what it began with is
@@ -221,13 +222,13 @@ class OuterBucket:
         return flat
 
     def parts(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Views of what is flat, like the weights and by their names."""
+        """Split a flat tensor into views with the names and shapes of the weights."""
         held = self.weights
         parts = torch.split(flat, [one.numel() for one in held.values()])
         return {name: part.view_as(held[name]) for name, part in zip(held, parts, strict=True)}
 
     def joined(self, parts: Mapping[str, torch.Tensor], before: str) -> torch.Tensor:
-        """What is like the weights, flat.
+        """Flatten tensors that are shaped like the weights.
 
         Args:
             parts: by a weight's name with ``before`` in front.
@@ -235,7 +236,7 @@ class OuterBucket:
         return torch.cat([parts[f"{before}{name}"].reshape(-1) for name in self.weights])
 
     def step(self, mean: torch.Tensor) -> None:
-        """Update the weights by the mean of all replicas' differences."""
+        """Apply the outer optimizer to the mean of all replicas' differences."""
         for name, part in self.parts(mean.to("cpu")).items():
             self.weights[name].grad = part
         self._sgd.step()
@@ -248,7 +249,7 @@ def outer_fragments(
     kept: Mapping[str, torch.Tensor],
     counted_once: Container[str],
 ) -> Sequence[Sequence[OuterBucket]]:
-    """Make the buckets of a replica's parameters, with the weights that it has now, by fragment.
+    """Make the buckets of a replica's parameters by fragment, with their current weights.
 
     Layers are dealt to fragments in turn, as in the paper of streaming DiLoCo, so that it depends
     on no split. Both copies of a tied embedding are in the first one.
@@ -297,7 +298,7 @@ meanwhile is not thrown away."""
 
 
 class OuterSyncs:
-    """Syncs of one rank with those that hold the same weights in other replicas.
+    """The syncs of one rank with the ranks of other replicas that hold the same weights.
 
     Without ``data_parallel.sync_every`` there are none, and nothing is held.
 
@@ -337,15 +338,15 @@ class OuterSyncs:
 
     @property
     def are_rare(self) -> bool:
-        """Whether replicas train apart between syncs."""
+        """Whether replicas train independently between syncs."""
         return self._section.syncs_rarely and self._groups.replicas is not None
 
     def is_over(self, step: int) -> bool:
-        """Whether replicas have the same weights after ``step`` steps."""
+        """Whether all replicas have the same weights after ``step`` steps."""
         return not self.are_rare or int(self._last) == step
 
     def after(self, step: int) -> None:
-        """Sync if it is time to, after ``step`` finished steps. Collective.
+        """Sync if it is due after ``step`` finished steps. Collective.
 
         That is after the last step, too: what is written then holds what all have learned.
         """
@@ -370,8 +371,9 @@ class OuterSyncs:
                     self._meet(fragment, step)
 
     def end(self, step: int, *, is_written: bool) -> None:
-        """Sync a last time, if the model is written: it then holds what all have learned. Else only
-        wait for what is under way: its group is about to be closed. Collective.
+        """Sync a last time if the model is written, so that it has what all replicas learned;
+        otherwise only wait for the average in transit, whose group is about to be closed.
+        Collective.
         """
         if is_written:
             self.conclude(step)
@@ -379,14 +381,14 @@ class OuterSyncs:
             self._under_way.wait(SYNC, self._progress)
 
     def begin_at(self, step: int) -> None:
-        """Take the weights that all replicas have after ``step`` steps for those of a sync."""
+        """Use the weights that all replicas have after ``step`` steps as those of a sync."""
         if self.are_rare:
             self._begin_with_own()
             self._last.fill_(step)
 
     @contextmanager
     def common(self, step: int) -> Iterator[None]:
-        """Have the weights of the last syncs in place of a replica's own, to evaluate them."""
+        """Replace a replica's weights by those of the last syncs, to evaluate them."""
         if self.is_over(step):
             yield
             return
@@ -400,9 +402,9 @@ class OuterSyncs:
             self._put(own)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What all replicas have in common, by its names in a checkpoint: ``model/NAME`` in the
-        dtype of the model, as everybody reads it who wants one, and with less than float32 next to
-        it what that was rounded from. Views, except for what is rounded.
+        """Return what all replicas share, by its names in a checkpoint: ``model/NAME`` in the
+        model's dtype, and if that is less than float32, also the exact values. These are views
+        unless rounded.
 
         Waits for an average that is under way.
         """
@@ -417,7 +419,7 @@ class OuterSyncs:
         return found | {"outer/step": self._last}
 
     def expected_means(self) -> dict[str, torch.Tensor]:
-        """What :meth:`state` may have of an average that is under way: names and shapes, for
+        """Return names and shapes of what :meth:`state` may have of an average in transit, for
         :meth:`go_on`.
         """
         if not self._section.sync_delay:
@@ -426,7 +428,7 @@ class OuterSyncs:
         return {f"{MEAN}{name}": torch.zeros(()).expand(one) for name, one in shapes.items()}
 
     def go_on(self, step: int, means: Mapping[str, torch.Tensor]) -> None:
-        """Go on after a checkpoint, once the tensors of :meth:`state` are restored.
+        """Continue from a checkpoint once the tensors of :meth:`state` are restored.
 
         Args:
             step: of the checkpoint.
@@ -451,7 +453,7 @@ class OuterSyncs:
             self._under_way.averages.set_result(Averages(arrived))
 
     def __str__(self) -> str:
-        """What the log says of them behind the replicas; empty if there are none."""
+        """Describe the syncs for the log; empty if there are none."""
         if not self.are_rare:
             return ""
         section = self._section
@@ -476,11 +478,11 @@ class OuterSyncs:
             yield from fragment
 
     def _weights(self) -> dict[str, torch.Tensor]:
-        """Those of the last syncs."""
+        """Return the weights of the last syncs."""
         return _weights_of(self._buckets())
 
     def _means(self) -> dict[str, torch.Tensor]:
-        """The average that is under way, by its names in a checkpoint."""
+        """Return the average in transit, by its names in a checkpoint."""
         if self._under_way is None:
             return {}
         arrived = self._under_way.wait(SYNC, self._progress).means
@@ -492,7 +494,7 @@ class OuterSyncs:
         }
 
     def _meet(self, fragment: int, step: int) -> None:
-        """Average a fragment now; all replicas have its weights then."""
+        """Average a fragment now; afterwards, all replicas have its weights."""
         self._average(fragment)
         self._met[fragment] = step
         if all(self._met.get(one) == step for one in range(self._section.sync_fragments)):
@@ -517,7 +519,7 @@ class OuterSyncs:
 
     @torch.no_grad()
     def _send(self, fragment: int, step: int) -> None:
-        """Begin to average a fragment."""
+        """Start to average a fragment."""
         group, kept = self._groups.replicas, self._optimizer.kept()
         assert group is not None  # noqa: S101
         learned = [bucket.learned(kept).cpu() for bucket in self._fragments[fragment]]
@@ -526,7 +528,7 @@ class OuterSyncs:
 
     @torch.no_grad()
     def _take(self) -> None:
-        """Take the average that is under way, if one is; wait for it if need be."""
+        """Apply the average in transit, if there is one, and wait for it if necessary."""
         under_way, self._under_way = self._under_way, None
         if under_way is None:
             return
@@ -541,7 +543,7 @@ class OuterSyncs:
         self._put(met)
 
     def _evened(self, fragment: int) -> dict[str, torch.Tensor]:
-        """Weights of a fragment after its sync; collective where it has a tied embedding."""
+        """Return a fragment's weights after its sync; collective if it has a tied embedding."""
         weights = _weights_of(self._fragments[fragment])
         if fragment == 0:  # which has both copies
             self._pipeline.even_out_tied(weights)
@@ -549,7 +551,7 @@ class OuterSyncs:
 
     @torch.no_grad()
     def _put(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Have a replica go on with these weights in place of its own."""
+        """Replace a replica's own weights by these."""
         kept = self._optimizer.kept()
         for name, one in weights.items():
             kept[name].copy_(one)

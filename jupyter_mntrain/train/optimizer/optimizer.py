@@ -1,4 +1,4 @@
-"""Optimizer of a rank: its own parameters, clipped by the whole model's gradient norm."""
+"""The optimizer of a rank: updates its parameters, clipped by the whole model's gradient norm."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CACHED_BYTES = 1 << 20
 
 
 class Optimizer:
-    """Optimizer of one rank; the learning rate is the same on all.
+    """The optimizer of one rank; the learning rate is the same on all.
 
     Collective: every rank must construct one at the same time.
 
@@ -111,21 +111,21 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """Learning rate of the next step."""
+        """The learning rate of the next step."""
         return self.recipe.optimizer.learning_rate * ratio_at(self.recipe, self._step)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Optimizer state by ``exp_avg/NAME`` and the like."""
+        """Return the optimizer state by ``exp_avg/NAME`` and the like."""
         return {name: one for update in self._updates for name, one in update.state().items()}
 
     def kept(self) -> dict[str, torch.Tensor]:
-        """The weights as exactly as they are kept between steps, by name: in float32 where there
-        are masters.
+        """Return the weights in the precision in which they are kept between steps, by name:
+        float32 if there are master copies.
         """
         return {name: one for update in self._updates for name, one in update.kept().items()}
 
     def renew(self) -> None:
-        """Take weights that were written to :meth:`kept`."""
+        """Apply weights that were written to :meth:`kept`."""
         for update in self._updates:
             update.renew()
 
@@ -134,8 +134,8 @@ class Optimizer:
         self._step = step
 
     def gradient_squares(self) -> torch.Tensor:
-        """Squared norms of this rank's gradients that count: float64, with a place for each
-        parameter of the whole model.
+        """Return the squared norms of this rank's gradients that count: float64, with a place for
+        each parameter of the whole model.
 
         Added up by name, and not rank by rank, their sum is the same to the last bit on any number
         of ranks.
@@ -158,7 +158,7 @@ class Optimizer:
     def total(
         self, loss: torch.Tensor, squares: torch.Tensor, votes: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Sum loss, gradient norm and votes over all ranks, in one small all-reduce.
+        """Sum loss, gradient norm and votes over all ranks in one small all-reduce.
 
         Args:
             loss: scalar, zero on all ranks but the last stage's.
@@ -184,13 +184,13 @@ class Optimizer:
         return loss.squeeze(), square.sqrt(), counts
 
     def skip(self) -> None:
-        """Clear the gradients, and leave the parameters as they are; the learning rate goes on."""
+        """Clear the gradients and leave the parameters unchanged; the learning rate advances."""
         for one in self._parameters:
             one.grad = None
         self._step += 1
 
     def _mean_norm(self, squares: torch.Tensor, replica: dist.ProcessGroup) -> torch.Tensor:
-        """Add up the squares of a replica, and return this rank's part of the mean of all norms."""
+        """Sum the squares of a replica, and return this rank's part of the mean of all norms."""
         dist.all_reduce(squares, group=replica)
         norm = self._replica_norm = squares.sum().sqrt()
         return (norm / dist.get_world_size()).reshape(1)
@@ -216,7 +216,7 @@ class Optimizer:
 
 
 def _of_all_ranks(mine: Sequence[str]) -> list[str]:
-    """Names of all ranks' parameters, in an order that does not depend on the ranks."""
+    """Return the names of all ranks' parameters, in an order that does not depend on the ranks."""
     if not dist.is_initialized():
         return sorted(mine)
     names: list[Sequence[str]] = [()] * dist.get_world_size()
@@ -227,8 +227,8 @@ def _of_all_ranks(mine: Sequence[str]) -> list[str]:
 def _updates(
     recipe: Recipe, parameters: Mapping[str, nn.Parameter], split: Split | None, *, is_tied: bool
 ) -> list[Update]:
-    """Make the updates: one for all parameters, or where an update needs float32 copies, one for
-    each few; one for each parameter with a fused backward pass.
+    """Make the updates: one for all parameters, several if float32 copies are needed, or one per
+    parameter with a fused backward pass.
     """
     most = UPDATED_AT_ONCE_BYTES
     if recipe.memory.fused_backward:

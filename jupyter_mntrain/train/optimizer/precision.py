@@ -1,4 +1,6 @@
-"""Precision of weights between steps: as is, a float32 master copy, or stochastic rounding."""
+"""Precision of weights between steps: unchanged, with a float32 master copy, or stochastic
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from jupyter_mntrain.train.own_tools import can_compile_for_gpus
 
 
 class Update:
-    """One optimizer over parameters as they are, with its state from the start.
+    """An optimizer that updates parameters directly, and has its state from the start.
 
     Args:
         parameters: by name.
@@ -71,11 +73,13 @@ class Update:
         }
 
     def kept(self) -> dict[str, torch.Tensor]:
-        """The weights as exactly as they are kept between steps, by name; to be written, too."""
+        """Return the weights in the precision in which they are kept between steps, by name;
+        writable.
+        """
         return {name: one.detach() for name, one in self._parameters.items()}
 
     def renew(self) -> None:
-        """Take what was written to :meth:`kept`."""
+        """Apply what was written to :meth:`kept`."""
 
     def _apply(self, learning_rate: float, step: int) -> None:  # noqa: ARG002 - rounding needs it
         self._optimize(learning_rate, self._take_gradients())
@@ -115,7 +119,7 @@ class Update:
 
 
 class MasterUpdate(Update):
-    """Update of parameters through lasting float32 copies of them."""
+    """Updates parameters through lasting float32 copies of them."""
 
     def __init__(
         self,
@@ -143,7 +147,7 @@ class MasterUpdate(Update):
 
 
 def _plain(value: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The plain tensors of a quantized one, by suffix; of a plain one, itself."""
+    """Return the plain tensors of a quantized one, by suffix; a plain tensor as it is."""
     if hasattr(value, "__tensor_flatten__"):
         parts, _ = value.__tensor_flatten__()
         return {f".{part}": getattr(value, part) for part in parts}
@@ -165,7 +169,7 @@ _LOWER_HALF = 0xFFFF
 
 
 class RoundedUpdate(Update):
-    """Update of parameters in float32, with the results rounded stochastically.
+    """Updates parameters in float32, and rounds the results stochastically.
 
     AdamW's averages are rounded the same way: to nearest, they would not move either. On a GPU with
     a compiler, one kernel per parameter reads and writes bfloat16 alone; otherwise, float32 copies
@@ -311,7 +315,7 @@ def round_stochastically(
 
 
 def _carried(wide: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """Round float32 to what bfloat16 has.
+    """Round float32 values to bfloat16 precision.
 
     A bfloat16 is a float32 without its lower 16 bits: adding a random number below 2^16 carries
     with a probability proportional to them.
@@ -340,5 +344,5 @@ def _mixed(bits: torch.Tensor) -> torch.Tensor:
 
 
 def _key(text: str) -> int:
-    """A number of 32 bits, signed."""
+    """Hash a text to a signed 32-bit number."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little", signed=True)

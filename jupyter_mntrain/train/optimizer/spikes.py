@@ -1,4 +1,4 @@
-"""Spikes: steps far above the usual ones are not applied to the weights, on all ranks alike."""
+"""Spikes: steps with an unusually high loss or norm are skipped, on all ranks alike."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Spikes:
 
     @property
     def fields(self) -> dict[str, int]:
-        """Of the sample of a step."""
+        """Return fields for the sample of a step."""
         if not self.skipped:
             return {}
         return {"skipped": self.skipped, "skipped_step": self.last_step}
 
     def applies(self, step: int, loss: torch.Tensor, norm: torch.Tensor) -> bool:
-        """Whether a step is to be applied. Collective where steps may be skipped.
+        """Whether to apply a step to the weights. Collective if steps may be skipped.
 
         All ranks decide by rank 0's numbers: devices may round a sum differently. Reading them
         makes a GPU wait for the host in each step.
@@ -82,7 +82,7 @@ class Spikes:
         return False
 
     def judge(self, loss: float, norm: float) -> str | None:
-        """Say why a step is a spike; ``None`` if it is usual."""
+        """Return why a step is a spike; ``None`` if it is normal."""
         for place, (what, value) in enumerate((("loss", loss), ("gradient norm", norm))):
             if not isfinite(value):
                 return f"the {what} is {'NaN' if isnan(value) else 'infinite'}"
@@ -97,7 +97,7 @@ class Spikes:
         return None
 
     def error(self, step: int, saved_step: int | None) -> NotFiniteError:
-        """The error that every rank raises once :attr:`is_over`. Collective.
+        """Return the error that every rank raises once :attr:`is_over`. Collective.
 
         Args:
             saved_step: step of the newest complete checkpoint.
@@ -114,7 +114,7 @@ class Spikes:
         return NotFiniteError.of(with_checkpoint(problem, saved_step))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What a checkpoint keeps; nothing before the first step that was judged."""
+        """Return what a checkpoint keeps; empty before the first step that was judged."""
         if not self._history:
             return {}
         counts = [self.skipped, self.last_step, self._in_a_row]
@@ -124,7 +124,7 @@ class Spikes:
         }
 
     def restore(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from the :meth:`state` of a checkpoint, if it has one."""
+        """Restore the :meth:`state` from a checkpoint, if it has one."""
         if HISTORY in state and COUNTS in state:
             self._history.extend((loss, norm) for loss, norm in state[HISTORY].tolist())
             self.skipped, self.last_step, self._in_a_row = state[COUNTS].tolist()

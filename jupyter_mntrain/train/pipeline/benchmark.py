@@ -1,4 +1,4 @@
-"""Benchmark: times messages as training sends them.
+"""Benchmark: times messages like those that training sends.
 
 ``python -m jupyter_mntrain.train.pipeline.benchmark``, under torchrun, with the process group that
 training has. Rank 0 prints each result as a line.
@@ -68,8 +68,8 @@ _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
 @record
 def main(argv: list[str] | None = None) -> None:
-    """Compare what is received with what was sent, time messages of growing sizes, and then
-    between all pairs of nodes.
+    """Verify that messages arrive unchanged, then time messages of growing sizes, then between all
+    pairs of nodes.
     """
     parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.pipeline.benchmark")
     parser.add_argument("--largest", type=int, default=LARGEST_BYTES, metavar="BYTES")
@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 class CollectiveBenchmark:
-    """Times messages between all ranks. Its methods are collective: every rank calls them.
+    """Times messages between all ranks. All methods are collective: every rank calls them.
 
     Args:
         world: all ranks of the job.
@@ -111,7 +111,7 @@ class CollectiveBenchmark:
             self._say(one)
 
     def _refuse_wrong_values(self) -> None:
-        """Send known values between neighbors, and between all ranks of a node.
+        """Check that known values arrive, between neighbors and between all ranks of a node.
 
         Cards that read each other's memory may copy wrong ones: see the check ``gpu-peers``.
         """
@@ -134,7 +134,7 @@ class CollectiveBenchmark:
             raise _of_wrong_values(found, self._hosts, on_gpus=self._on_gpus)
 
     def _arrives(self, sender: int, receiver: int, count: int) -> bool:
-        """Whether this rank, if it is the receiver, gets what the other one sends."""
+        """Whether the receiver gets what the sender sends; true on other ranks."""
         if self._world.rank not in {sender, receiver}:
             return True
         sent = torch.arange(count, device=self._device).add_(sender).float()
@@ -146,12 +146,12 @@ class CollectiveBenchmark:
         return torch.equal(received, sent)
 
     def _ends(self) -> list[int]:
-        """The first rank of each node; all ranks if there is one node."""
+        """Return the first rank of each node; all ranks if there is only one node."""
         firsts = list({host: rank for rank, host in reversed([*enumerate(self._hosts)])}.values())
         return sorted(firsts) if len(firsts) > 1 else [*range(self._world.size)]
 
     def _grow(self, operation: Operation, make: Callable[[int], Callable[[int], float]]) -> None:
-        """Time an operation with growing messages, up to the largest, or the slowest bearable."""
+        """Time an operation with growing messages, up to the largest size or a time limit."""
         size = SMALLEST_BYTES
         while size <= self._largest_bytes:
             ranks = 2 if operation == "send" else self._world.size
@@ -162,7 +162,9 @@ class CollectiveBenchmark:
             size *= GROWTH
 
     def _repeated(self, run: Callable[[int], float]) -> tuple[float, int]:
-        """Seconds of one run, of as many as a row's time has; all ranks get the same."""
+        """Return the mean seconds of one run, repeated for the time of a row; the same on all
+        ranks.
+        """
         first_s = self._agreed(run(1))
         if first_s >= ROW_S:
             return first_s, 1
@@ -172,7 +174,7 @@ class CollectiveBenchmark:
         return self._agreed(run(runs)), runs
 
     def _agreed(self, seconds: float) -> float:
-        """The slowest rank's time."""
+        """Return the slowest rank's time."""
         told = torch.tensor([seconds], dtype=torch.float64)
         dist.all_reduce(told, op=dist.ReduceOp.MAX)
         return float(told.item())
@@ -197,7 +199,7 @@ class CollectiveBenchmark:
         return run
 
     def _sending(self, sender: int, receiver: int, size: int) -> Callable[[int], float]:
-        """Messages one way, and a byte back at the end that says they are there."""
+        """Send messages one way; a byte comes back at the end to confirm them."""
         message = torch.zeros(max(1, size // FLOAT_BYTES), device=self._device)
         told = torch.zeros(1, device=self._device)
         mine = self._world.rank
@@ -221,7 +223,7 @@ class CollectiveBenchmark:
         return run
 
     def _between_all(self, ends: list[int]) -> None:
-        """Time messages of every ordered pair, one pair at a time."""
+        """Time messages for every ordered pair, one pair at a time."""
         pairs = [(one, other) for one in ends for other in ends if one != other]
         size = self._largest_bytes
         for sender, receiver in pairs:
@@ -242,7 +244,7 @@ class CollectiveBenchmark:
                 self._say(pair)
 
     def _round_trips(self, sender: int, receiver: int) -> list[float]:
-        """Half of each round trip of the smallest message, known to rank 0."""
+        """Return half of each round trip of the smallest message; only rank 0 gets them."""
         message = torch.zeros(SMALLEST_BYTES // FLOAT_BYTES, device=self._device)
 
         def there_and_back() -> float:
@@ -274,7 +276,7 @@ class CollectiveBenchmark:
         )
 
     def _fitting_bytes(self) -> int:
-        """The largest message that this rank has room for."""
+        """Return the largest message that fits into this rank's memory."""
         if self._on_gpus:
             return int(torch.cuda.mem_get_info(self._device)[0] * MEMORY_SHARE)
         neighbors = self._hosts.count(self._world.host)
@@ -292,7 +294,7 @@ class CollectiveBenchmark:
 def _of_wrong_values(
     found: Sequence[tuple[int, int, int]], hosts: Sequence[str], *, on_gpus: bool
 ) -> NodeError:
-    """The error for senders, receivers and bytes of messages that arrived with other values."""
+    """Return the error for messages that arrived with wrong values."""
     sender, receiver, size = found[0]
     is_one_node = hosts[sender] == hosts[receiver]
     where = hosts[sender] if is_one_node else f"{hosts[sender]} and {hosts[receiver]}"
@@ -309,7 +311,7 @@ def _of_wrong_values(
 
 
 def own_transport() -> Transport:
-    """What NCCL has written of this process, into the file that the launch gave it."""
+    """Read what NCCL logged about this process, in the file that the launch named."""
     path = Path(os.environ.get("NCCL_DEBUG_FILE", ""))
     # %h is the host name, %p the process.
     pattern = re.sub(r"%h", "*", path.name).replace("%p", str(os.getpid()))

@@ -1,4 +1,4 @@
-"""Changing: takes other settings while the job runs, on all ranks after the same step."""
+"""Changing: applies new settings while the job runs, after the same step on all ranks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from jupyter_mntrain.train.world import World, gathered
 
 
 class HasRecipe(Protocol):
-    """Reads the recipe at every step."""
+    """An object that reads the recipe at every step."""
 
     recipe: Recipe
 
 
 @dataclass
 class SettingChanges:
-    """The changes that were requested of a job.
+    """Changes of settings that were requested while the job runs.
 
     Rank 0's wish for one travels with the all-reduce of every step, as that for a checkpoint does;
     the change itself follows once all ranks know of it.
@@ -50,7 +50,7 @@ class SettingChanges:
         """Whether :meth:`take` has something to take, by the votes counted so far."""
 
     def vote(self) -> int:
-        """This rank's part of the step's all-reduce."""
+        """Return this rank's vote in the step's all-reduce."""
         # Only rank 0 relays requests: they reach one node's agent only.
         return int(self.world.is_head and bool(self.wishes.settings()))
 
@@ -59,7 +59,7 @@ class SettingChanges:
         self.is_wanted = votes > 0
 
     def take(self, step: int) -> None:
-        """Change what was asked for, for the steps after ``step``. Collective if it is wanted."""
+        """Apply the requested changes for the steps after ``step``. Collective if one is wanted."""
         if not self.is_wanted:
             return
         self.is_wanted = False
@@ -75,7 +75,9 @@ class SettingChanges:
                 user.recipe = recipe
 
     def _taken(self, request: SettingsRequest, recipe: Recipe, change: RunningChange) -> Recipe:
-        """The recipe with a request, or as it was if that cannot be; all ranks decide alike."""
+        """Return the recipe with the requested changes, or unchanged if they are refused; all
+        ranks decide alike.
+        """
         job_id, settings = os.environ.get(JOB_VARIABLE, "JOB"), request.settings
         try:
             changed = changed_while_running(recipe, settings, step=change.step, job_id=job_id)
@@ -88,7 +90,7 @@ class SettingChanges:
         return changed
 
     def _tell(self, change: RunningChange, said: str) -> None:
-        """Have every node's agent know, which keeps it with the job."""
+        """Report a change to every node's agent, which stores it with the job."""
         if self.world.local_rank == 0:
             self.recorder.changed(change)
         if self.world.is_head:

@@ -1,4 +1,4 @@
-"""Directions: a process group for what one rank sends to another, apart from what comes back.
+"""Directions: separate process groups for what one rank sends to another and what comes back.
 
 NCCL starts the operations of a communicator one after another: a send stands behind a receive that
 was posted before it, until that one's data has come. Gradients would so hold up the activations
@@ -39,7 +39,7 @@ def create_directions(
 
 
 def connect(directions: Mapping[Direction, dist.ProcessGroup], device: torch.device) -> None:
-    """Send a number in each direction of this rank, in the order in which they were created."""
+    """Send a number in each direction of this rank, in the order of the groups' creation."""
     mine = dist.get_rank()
     for (sender, receiver), group in directions.items():
         number = torch.ones(1, device=device)
@@ -66,13 +66,13 @@ def directed(
 
 
 def post(operations: Sequence[dist.P2POp]) -> list[dist.Work]:
-    """Begin sends or receives just as torch's schedules do: over the same communicators."""
+    """Start sends or receives as torch's schedules do, over the same communicators."""
     works: list[dist.Work] = private._batch_p2p([*operations])
     return works
 
 
 class ReceiveStream:
-    """A CUDA stream alongside that which computes, on which a rank posts its receives.
+    """A CUDA stream besides the computing one, on which a rank posts its receives.
 
     A receive begins once the stream on which it was posted gets there. On that which computes, it
     would begin after what was computed before, and its sender and all behind it would wait. On a
@@ -86,12 +86,12 @@ class ReceiveStream:
         self._is_new_step = True
 
     def begin_step(self) -> None:
-        """Have the step's first receive wait for the steps before, which used the same buffers."""
+        """Make the step's first receive wait for the steps before, which used the same buffers."""
         self._is_new_step = True
 
     @contextmanager
     def posting(self) -> Iterator[None]:
-        """Post on this stream what is begun inside. The stream that waits for it is any other."""
+        """Post everything started inside on this stream; another stream waits for it."""
         if self._stream is None:
             yield
             return

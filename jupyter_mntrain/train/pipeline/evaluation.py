@@ -1,4 +1,4 @@
-"""Evaluation: the loss on held-out text, and samples of what the model writes, in training."""
+"""Evaluation: the loss on held-out text and samples of generated text, during training."""
 
 from __future__ import annotations
 
@@ -174,7 +174,9 @@ def run(
 
 
 def _as_written(recipe: Recipe) -> AbstractContextManager[None]:
-    """Run uncompiled: a second shape would make torch recompile layers for dynamic shapes."""
+    """Run without compilation: a second shape would make torch recompile layers for dynamic
+    shapes.
+    """
     return torch.compiler.set_stance("force_eager") if recipe.compiles else nullcontext()
 
 
@@ -238,7 +240,7 @@ def _check(ids: Sequence[int], recipe: Recipe, vocabulary_size: int, where: str)
 
 @dataclass
 class TextSampler:
-    """Continues prompts with the model. Changes neither weights nor random state.
+    """Continues prompts with the model, without changing weights or random state.
 
     Args:
         forwards: runs the model.
@@ -311,7 +313,7 @@ def ends_of(eos_token_id: int | list[int] | None, tokens: Tokens) -> frozenset[i
 
 @dataclass
 class Evaluation:
-    """Evaluates between steps, as the recipe says. Collective.
+    """Evaluates between steps, as often as the recipe says. Collective.
 
     Args:
         held_out: sequences to evaluate on; ``None`` if the recipe has no evaluations.
@@ -343,9 +345,7 @@ class Evaluation:
 
     @property
     def is_over(self) -> bool:
-        """Whether the held-out loss has not improved for too long. The same on all ranks, as they
-        all have the same sums.
-        """
+        """Whether the held-out loss has stopped improving for too long; the same on all ranks."""
         most = self.recipe.evaluation.stop_after
         return bool(most) and evaluations_since_best(self.losses) >= most
 
@@ -366,7 +366,7 @@ class Evaluation:
         return loss
 
     def write_samples(self, step: int) -> None:
-        """Let the model continue the recipe's prompts, if there are any."""
+        """Generate continuations of the recipe's prompts, if there are any."""
         if not self.sampler.prompts:
             return
         self.samples[step] = self.sampler.write(self.recorder.progress)
@@ -378,13 +378,13 @@ class Evaluation:
 
 
 def best_step(losses: Mapping[int, float]) -> int:
-    """The first step with the lowest loss; one that is NaN is never the lowest."""
+    """Return the first step with the lowest loss, ignoring NaN."""
     ranked = {step: math.inf if math.isnan(loss) else loss for step, loss in losses.items()}
     return min(sorted(ranked), key=ranked.__getitem__)
 
 
 def evaluations_since_best(losses: Mapping[int, float]) -> int:
-    """How many evaluations in a row, up to the last, were no better than the best before them."""
+    """Count the evaluations since the best one."""
     if not losses:
         return 0
     best = best_step(losses)

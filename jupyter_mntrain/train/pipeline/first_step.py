@@ -1,4 +1,4 @@
-"""First step: one step of a recipe with random tokens and new weights, of which nothing stays.
+"""First step: runs one step of a recipe with random tokens and new weights, and keeps nothing.
 
 Its ranks hold what they will hold in training: an optimizer has its state from the start, and every
 sequence is full.
@@ -33,7 +33,7 @@ PEAK_FIELD = "VmHWM:"
 
 
 def try_first_step(recipe: Recipe, chosen: Mapping[str, str] | None = None) -> None:
-    """Make the step as one of a job's ranks, and print what it took.
+    """Run the step as one of a job's ranks, and print what it took.
 
     Args:
         chosen: by the launch, as for :func:`~jupyter_mntrain.train.loop.train`.
@@ -45,7 +45,7 @@ def try_first_step(recipe: Recipe, chosen: Mapping[str, str] | None = None) -> N
 
 
 def first_step_of(recipe: Recipe) -> Recipe:
-    """A recipe that makes the first step of another, and neither saves nor reports it."""
+    """Return a recipe that makes only the first step of another, without saving or reporting."""
     return replace(
         recipe,
         train=replace(recipe.train, steps=1, epochs=None),
@@ -58,7 +58,9 @@ def first_step_of(recipe: Recipe) -> Recipe:
 
 
 class FirstStep(Trainer):
-    """A trainer of one step. It looks for the model's tensors, but reads neither them nor data."""
+    """A trainer that makes one step. It checks that the model's tensors exist, but reads neither
+    them nor data.
+    """
 
     reads = False
 
@@ -83,7 +85,7 @@ class FirstStep(Trainer):
 
 
 def _resident_peak_bytes() -> int:
-    """Most memory of this process so far. Its ``ru_maxrss`` may be that of its parent."""
+    """Return this process's peak memory; ``ru_maxrss`` may be that of its parent."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(PEAK_FIELD):
             return int(line.split()[1]) << 10

@@ -64,7 +64,7 @@ def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:
 
 
 def ring_bytes(size_bytes: int, ranks: int) -> int:
-    """Bytes that a rank sends, and as many that it receives, in a ring all-reduce."""
+    """Return the bytes that a rank sends, and also receives, in a ring all-reduce."""
     return 2 * size_bytes * (ranks - 1) // ranks
 
 
@@ -72,7 +72,8 @@ def ring_bytes(size_bytes: int, ranks: int) -> int:
 
 
 class TiedEmbedding:
-    """The copies of a tied embedding, of which this rank may hold one, or both, as in a V.
+    """The copies of a tied embedding, of which this rank may hold one, or both (as in a V
+    schedule).
 
     Args:
         name: of the embedding; the other copy is the output projection.
@@ -90,7 +91,7 @@ class TiedEmbedding:
         self._meter = meter
 
     def add_up(self, gradients: Mapping[str, torch.Tensor]) -> None:
-        """Give both copies the sum of both, in place. Collective.
+        """Replace both copies by their sum, in place. Collective.
 
         Args:
             gradients: by name, of at least the copies that this rank holds.
@@ -98,7 +99,7 @@ class TiedEmbedding:
         self._combine(gradients, 1)
 
     def even_out(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Give both copies the mean of both, in place: where they are equal already, themselves.
+        """Replace both copies by their mean, in place; equal copies stay as they are.
 
         Collective. Sums over replicas may be rounded otherwise in each copy, because ranks send
         other things next to it.
@@ -220,23 +221,25 @@ class Pipeline:
         return {k: v for k, v in self.parameters().items() if not (self._is_tied and k == HEAD)}
 
     def count_parameters(self) -> int:
-        """Values that this rank holds, trained or frozen."""
+        """Return the number of values that this rank holds, trained or frozen."""
         if self._shards is not None:
             return self._shards.count
         return sum(one.numel() for one in self._weights().values())
 
     def rows(self) -> dict[str, tuple[int, int]]:
-        """Begin and end of this rank's rows of each parameter; empty if not sharded."""
+        """Return begin and end of this rank's rows of each parameter; empty if not sharded."""
         return {} if self._shards is None else self._shards.rows
 
     def split(self) -> Split | None:
-        """How the parameters are split over ranks; ``None`` if they are not."""
+        """Return how the parameters are split among ranks; ``None`` if they are not."""
         if self._shards is None or self._groups.shards is None:
             return None
         return Split(self._groups.shards, self._shards.rows, self._shards.whole_rows)
 
     def written_once(self) -> dict[str, torch.Tensor]:
-        """Whole weights that this rank writes to the exported model. Collective if sharded."""
+        """Return the whole weights that this rank writes to the exported model. Collective if
+        sharded.
+        """
         is_first = self._groups.grid.part_of(self._groups.rank) == 0
         if self._shards is None:
             found: dict[str, torch.Tensor] = {**self._weights()} if is_first else {}
@@ -248,19 +251,21 @@ class Pipeline:
         return found
 
     def _weights(self) -> dict[str, nn.Parameter]:
-        """All weights of this rank's stages, by name in the whole model."""
+        """Return all weights of this rank's stages, by name in the whole model."""
         stages = self._modules.values()
         return {name: value for stage in stages for name, value in stage.weights().items()}
 
     def neighbors(self) -> tuple[int, ...]:
-        """Ranks, in the job, that this one exchanges activations or gradients with, ascending."""
+        """The job's ranks with which this one exchanges activations or gradients, ascending."""
         grid, rank = self._groups.grid, self._groups.rank
         beside = self._layout.neighbors(self._world.rank, tied=self._trains_tied)
         ring = {*grid.ring_of(rank), *grid.shard_ring_of(rank)} - {rank}
         return tuple(sorted({*map(self._world.in_job, beside), *ring}))
 
     def stage_shapes(self) -> list[StageShape]:
-        """Shapes for the memory estimate of this rank, with the current microbatches in flight."""
+        """Return the shapes for this rank's memory estimate, with the current microbatches in
+        flight.
+        """
         indices = list(self._modules)
         count, defers = self._recipe.microbatches, KINDS[self._recipe.schedule].defers
         held = most_held(self._schedule, self._world.rank, indices, count, defers=defers)
@@ -321,7 +326,7 @@ class Pipeline:
         return total * (counted / max(1, batch.counted)) / grid.shards
 
     def _counted_beside(self, batch: Batch) -> int:
-        """Counted tokens of all pipelines whose gradients are summed with this one's."""
+        """Return the counted tokens of all pipelines whose gradients are summed with this one's."""
         grid = self._groups.grid
         if not grid.is_apart:
             return max(1, batch.counted)
@@ -343,7 +348,7 @@ class Pipeline:
             self._tied.add_up({name: one.grad for name, one in own if one.grad is not None})
 
     def even_out_tied(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Make the copies of a tied embedding equal among weights that are to be written.
+        """Make the copies of a tied embedding equal in weights that are about to be written.
 
         Collective.
 
@@ -354,7 +359,7 @@ class Pipeline:
             self._tied.even_out(weights)
 
     def _renew(self) -> None:
-        """Free gathered weights, which the optimizer has not updated."""
+        """Free gathered weights, which the optimizer did not update."""
         if self._shards is not None:
             self._shards.forget_gathered()
 
@@ -420,7 +425,7 @@ class Pipeline:
         )
 
     def _loss(self, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """A microbatch's part of the mean loss over the step's tokens."""
+        """Return a microbatch's part of the mean loss over the step's tokens."""
         return self._timed_loss(output, labels) / self._counted
 
     def _make_schedule(self) -> Any:

@@ -1,4 +1,4 @@
-"""Schedules on torch's pipeline runtime, whose private API they use; so does directions.py."""
+"""Schedules on torch's pipeline runtime, whose private API they use (as does directions.py)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HELD_MORE_IF_DEFERRED = {"F": 1, "B": -1, "I": -1}
 
 
 class RuntimeChangedError(Exception):
-    """This torch version's private pipeline runtime is not the one expected here."""
+    """The private pipeline runtime of this torch version is not the expected one."""
 
 
 def make_schedule(
@@ -79,8 +79,8 @@ def make_schedule(
 def _on_runtime(
     made: Any, stages: Sequence[Stage], microbatches: int, loss: Callable[..., Any]
 ) -> Any:
-    """The same order on torch's runtime. In torch 2.9, most schedules run on an older one, which
-    has a rank at the tip of a V send to itself.
+    """Run a schedule on torch's newer runtime. In torch 2.9, most schedules use an older one, in
+    which the rank at the tip of a V sends to itself.
     """
     if isinstance(made, private._PipelineScheduleRuntime):
         return made
@@ -95,7 +95,7 @@ def _on_runtime(
 
 
 def make_eager(stage: Stage, counts: Counts, microbatches: int, loss: Callable[..., Any]) -> Any:
-    """Make eager 1F1B, or eager zero bubble where a stage defers gradients of weights.
+    """Make an eager 1F1B schedule, or eager zero bubble if stages defer weight gradients.
 
     There is one stage per rank, each with its own counts.
 
@@ -121,7 +121,7 @@ def make_eager(stage: Stage, counts: Counts, microbatches: int, loss: Callable[.
 
 
 def _receive_earlier(runtime: Any) -> None:
-    """Post receives as if gradients of weights were not there.
+    """Post receives as if there were no weight gradients.
 
     torch takes one action of each rank in turn to place its receives: next to a rank with more
     actions, one with fewer would begin to receive only when it needs what was sent.
@@ -216,7 +216,7 @@ def most_held(
 
 
 def _exchange_by_direction(schedule: Any, stages: Sequence[Stage]) -> None:
-    """Use the groups of the directions, and post receives alongside what is computed.
+    """Use a process group for each direction, and post receives while stages compute.
 
     The runtime, unlike torch's older schedules, begins each send and receive by itself, so they may
     be of different groups.

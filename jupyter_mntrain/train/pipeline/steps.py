@@ -1,4 +1,4 @@
-"""Steps: what a step leaves on the device, read once it has arrived on the host, and traces."""
+"""Steps: reads a step's results once they have arrived on the host, and traces its actions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LEAST_WAIT_S = 1e-4
 
 @dataclass(frozen=True)
 class StepMarks:
-    """Moments of a step, in order; ``before`` is the end of the one before. After the update,
-    replicas that sync rarely may have synced.
+    """Moments of a step, in order; ``before`` is the end of the previous one. Replicas that sync
+    rarely may sync after the update.
     """
 
     before: Mark
@@ -73,7 +73,7 @@ class QueuedStep:
 
     @property
     def is_skipped(self) -> bool:
-        """Whether it was not applied to the weights."""
+        """Whether the step was not applied to the weights."""
         return self.spikes.get("skipped_step") == self.number
 
     def read(self, stopwatch: Stopwatch) -> tuple[dict[str, Any], float, list[float]]:
@@ -104,7 +104,7 @@ class QueuedStep:
 
 
 def recipe_fields(recipe: Recipe) -> dict[str, Any]:
-    """What a rank's record says of its recipe, as fields of its start."""
+    """Return fields of a rank's start record that describe its recipe."""
     return {
         "tokens_per_step": recipe.tokens_per_step,
         "total_steps": recipe.steps,
@@ -115,7 +115,7 @@ def recipe_fields(recipe: Recipe) -> dict[str, Any]:
 
 
 class TokenCount:
-    """Tokens of all pipelines over wall time: what stands between steps counts.
+    """Counts the tokens of all pipelines over wall time, including the time between steps.
 
     Args:
         clock: seconds from an arbitrary start.
@@ -132,7 +132,7 @@ class TokenCount:
         self._sums = (0, 0.0)
 
     def begin(self) -> None:
-        """What was before is no part of the training."""
+        """Start the clock; earlier time does not belong to the training."""
         self._last = self._clock()
 
     def add(self, tokens: int) -> None:
@@ -153,12 +153,14 @@ class TokenCount:
 
     @property
     def per_s(self) -> float | None:
-        """Of the whole attempt."""
+        """The rate of the whole attempt."""
         return throughput(*self._all[1:])
 
     @property
     def recent_per_s(self) -> float | None:
-        """Of the recent steps, as every other figure; before there are any, of all."""
+        """The rate of the recent steps, like every other figure; before there are any, of all
+        steps.
+        """
         return throughput(*self._sums)
 
     def log_line(self, recipe: Recipe, step: QueuedStep, sample: Mapping[str, Any]) -> str | None:
@@ -206,7 +208,7 @@ FIRST = 3
 
 
 def is_traced(made: int) -> bool:
-    """Whether a step is recorded: 3, 5, 10, 20, 50, …, and later one in :data:`EVERY`.
+    """Whether to record a step: 3, 5, 10, 20, 50, …, and later every :data:`EVERY`-th.
 
     A short run has some, and a long one does not fill its journal. All ranks decide alike.
 
@@ -222,7 +224,7 @@ def is_traced(made: int) -> bool:
 def actions_of(
     step: QueuedStep, stopwatch: Stopwatch, microbatches: int
 ) -> tuple[TracedAction, ...]:
-    """Return what this rank did in a step that the device has passed, in order of begin.
+    """Return what this rank did in a step that the device has passed, in order of start.
 
     Args:
         microbatches: of one pass over the schedule.
@@ -250,7 +252,7 @@ def actions_of(
 def _computed(
     timed: list[Timed], stopwatch: Stopwatch, microbatches: int, origin: Mark
 ) -> Iterator[TracedAction]:
-    """Yield what was computed, each forward pass with its loss."""
+    """Yield what was computed; each forward pass has its loss."""
     passes: Counter[tuple[str, int, int]] = Counter()
     for index, one in enumerate(timed):
         if one.kind is None:

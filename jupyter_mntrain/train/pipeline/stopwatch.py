@@ -1,4 +1,4 @@
-"""Timing: work on the device without synchronizing it, and transfers between stages."""
+"""Timing: times work on the device without synchronizing it, and transfers between stages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FREE_SHARE = 0.8
 
 
 class Links(NamedTuple):
-    """Measured times of a pipeline, the same on every rank.
+    """Measured times of a pipeline; the same on every rank.
 
     Args:
         compute_s: forward and backward of a microbatch, per stage.
@@ -110,7 +110,9 @@ _RECEIVED = ("get_fwd_recv_ops", "get_bwd_recv_ops")
 
 
 class Stopwatch:
-    """Marks moments on a device, and reads the seconds between them once they have passed."""
+    """Marks moments on a device, and reads the seconds between them once the device has passed
+    them.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._is_cuda = device.type == "cuda"
@@ -132,16 +134,18 @@ class Stopwatch:
         return seconds
 
     def age(self, passed: Mark) -> float:
-        """Seconds since a mark that has passed; on a GPU 0, as its host has waited for it."""
+        """Return the seconds since a mark that has passed; on a GPU 0, as its host has waited for
+        it.
+        """
         return 0.0 if self._is_cuda else time.perf_counter() - passed
 
     def total(self, timed: Iterable[Timed]) -> float:
-        """Seconds of all together."""
+        """Return the total seconds."""
         return sum(self.seconds(one.begin, one.end) for one in timed)
 
 
 class Timed(NamedTuple):
-    """Something that was computed.
+    """One timed computation.
 
     Args:
         kind: ``None`` for a part of what was computed before: the loss of a forward pass.
@@ -156,7 +160,7 @@ class Timed(NamedTuple):
 
 
 class Posted(NamedTuple):
-    """A message that was begun to be sent."""
+    """A message whose sending has started."""
 
     at: Mark
     kind: Sending
@@ -179,19 +183,19 @@ class Metered(NamedTuple):
     left_out: list[tuple[Mark, Mark]]
 
     def compute_s(self, stopwatch: Stopwatch) -> float:
-        """Seconds computed, once the device has passed all marks."""
+        """Return the seconds of computing, once the device has passed all marks."""
         return computed_s(stopwatch, self.timed, self.left_out)
 
 
 def computed_s(
     stopwatch: Stopwatch, timed: Iterable[Timed], left_out: Iterable[tuple[Mark, Mark]]
 ) -> float:
-    """Seconds of what was timed, without what is left out of it."""
+    """Return the timed seconds without the excluded ones."""
     return stopwatch.total(timed) - sum(stopwatch.seconds(*marks) for marks in left_out)
 
 
 class StageMeter:
-    """Counts seconds computed and bytes exchanged by this rank's stages since :meth:`reset`.
+    """Counts seconds of computing and bytes exchanged by this rank's stages since :meth:`reset`.
 
     What is left out is no computing: ranks gather and scatter sharded weights within a pass.
     """
@@ -261,12 +265,12 @@ class StageMeter:
         return self._stopwatch.mark()
 
     def begin_exchange(self) -> None:
-        """From here on this rank waits for others, until :meth:`end_exchange`."""
+        """Mark the start of waiting for other ranks, until :meth:`end_exchange`."""
         if self._computing and self._exchange_begin is None:
             self._exchange_begin = self._stopwatch.mark()
 
     def end_exchange(self) -> None:
-        """What was done since :meth:`begin_exchange` is left out of what was computed."""
+        """Exclude the time since :meth:`begin_exchange` from the computing time."""
         if self._exchange_begin is not None:
             self._left_out.append((self._exchange_begin, self._stopwatch.mark()))
             self._exchange_begin = None
@@ -300,7 +304,7 @@ class StageMeter:
         return computed_s(self._stopwatch, self._timed, self._left_out)
 
     def take(self) -> Metered:
-        """Return what was counted, to be read once the device has passed it, and reset."""
+        """Return what was counted, to be read once the device has passed it; reset the counts."""
         counts = dict(self.sent_bytes), dict(self.received_bytes)
         taken = Metered(self._timed, self._posted, *counts, self._left_out)
         self._timed, self._posted, self._left_out = [], [], []

@@ -65,8 +65,8 @@ class Reports:
         step_s: float,
         tokens_per_s: float,
     ) -> None:
-        """Report one optimizer step, counted from 1, by the sample that the loop recorded,
-        with the tokens of all pipelines.
+        """Report one optimizer step, counted from 1, from the loop's sample, with the tokens of
+        all pipelines.
 
         Steps differ in their tokens where sequences are padded. Those of earlier attempts are not
         known here: they count like the first one.

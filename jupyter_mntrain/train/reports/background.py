@@ -1,4 +1,4 @@
-"""Background reporter: a thread, so that neither disk nor network slows a step."""
+"""Background reporter: reports in a thread, so that neither disk nor network slows a step."""
 
 from __future__ import annotations
 

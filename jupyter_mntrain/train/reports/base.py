@@ -1,4 +1,4 @@
-"""Reporter: the contract of every report."""
+"""The interface of all reporters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBERS = {
 
 
 class Reporter(Protocol):
-    """Writes numbers somewhere. Made in, and called from, a single thread of its own.
+    """Writes numbers somewhere. It is created in, and called from, one thread of its own.
 
     May raise anything, and take a while to be made.
     """
@@ -40,7 +40,7 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """The run that is reported.
+    """A run to report.
 
     Args:
         job: its id; ``None`` outside of a job.

@@ -9,7 +9,7 @@ from jupyter_mntrain.train.reports.base import Run
 
 
 class Trackio:
-    """One run per job; later attempts of the job continue it."""
+    """Logs one run per job; later attempts of the job continue it."""
 
     def __init__(self, run: Run) -> None:
         import trackio
