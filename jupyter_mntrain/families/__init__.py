@@ -1,4 +1,4 @@
-"""Model families: how transformers' code of each is laid out, as data. Imports no torch.
+"""Model families: describes as data how transformers lays out each one. Imports no torch.
 
 One ``.toml`` file per ``model_type`` describes a family: which modules only the first or the last
 stage has, what is done with its scores and logits, and the weights of a layer. docs/families.md
@@ -95,7 +95,7 @@ class Family(UserRecord, frozen=True):
         return f"{self.embedding}.weight"
 
     def names_in_files(self, name: str) -> Iterator[str]:
-        """What files may call a weight, the usual name first."""
+        """Yield the names that files may use for a weight, the usual one first."""
         yield name
         yield from (theirs for theirs, ours in self.renamed.items() if ours == name)
         decoder = self.layers.partition(".")[0] + "."
@@ -105,13 +105,13 @@ class Family(UserRecord, frozen=True):
 
 @cache
 def families() -> Mapping[str, Family]:
-    """All that are described, by ``model_type``."""
+    """Return all families that are described, by ``model_type``."""
     paths = sorted(_FOLDER.glob("*.toml"))
     return {path.stem: _read(path) for path in paths}
 
 
 def embedding_weights() -> frozenset[str]:
-    """What families call the weight of their embedding."""
+    """Return the names that families use for the weight of their embedding."""
     return frozenset(one.embedding_weight for one in families().values())
 
 
@@ -120,12 +120,12 @@ def _read(path: Path) -> Family:
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
-    """The family of a config that has been checked."""
+    """Return the family of a config that has been checked."""
     return families()[config["model_type"]]
 
 
 def refuse_unknown(config: Mapping[str, Any], place: str) -> None:
-    """Raise, with what to do, if a model's family is not described, or this model is not like it.
+    """Raise, with what to do, if a model's family is not described, or the model deviates from it.
 
     Args:
         place: of the model, like ``model.path = /models/some``.
@@ -169,7 +169,7 @@ def _refuse(cause: str, fix: str) -> NoReturn:
 
 
 def normal(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with all fields that we read, by the names that they have in Llama's configs."""
+    """Return a config with all fields that we read, under the names that Llama's configs use."""
     family = families().get(str(config.get("model_type")))
     if family is None:
         return dict(config)
@@ -187,7 +187,7 @@ def normal(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wrong_count(config: Mapping[str, Any]) -> str | None:
-    """A field of a :func:`normal` config that is to be a count and is none, with its value."""
+    """Return a field of a :func:`normal` config that should be a count but is not, and its value."""
     family = families().get(str(config.get("model_type")))
     for name in (*_COUNTS, *(one for one in _MORE_COUNTS if config.get(one) is not None)):
         count = config.get(name)
@@ -197,7 +197,7 @@ def wrong_count(config: Mapping[str, Any]) -> str | None:
 
 
 def shape_of(config: Mapping[str, Any]) -> ModelShape:
-    """The dimensions that memory and FLOPs depend on."""
+    """Return the dimensions that memory and FLOPs depend on."""
     config = normal(config)
     family = families().get(str(config.get("model_type")))
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
@@ -217,7 +217,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
 
 
 def linears(config: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return the sizes of a layer's matrices by name: values that each gives, and that it takes."""
+    """Return the sizes of a layer's matrices by name: the numbers of outputs and inputs."""
     family = family_of(config)
     shapes = parameters(config, 1, is_first=False, is_last=False)
     matrices = [one for one in shapes if len(one) == 2]
@@ -255,7 +255,9 @@ def parameters(
 def _shape(
     words: str, sizes: Mapping[str, int], config: Mapping[str, Any]
 ) -> tuple[int, ...] | None:
-    """Of a weight, as in :attr:`Family.layer`; ``None`` if a model of this config lacks it."""
+    """Return the shape of a weight, as in :attr:`Family.layer`; ``None`` if a model of this config
+    lacks it.
+    """
     sums, field = _parsed(words)
     if field and not config.get(field):
         return None
@@ -264,6 +266,8 @@ def _shape(
 
 @cache
 def _parsed(words: str) -> tuple[tuple[tuple[str, ...], ...], str]:
-    """The words that each dimension is the sum of, and the field that a weight depends on."""
+    """Return the words that each dimension is the sum of, and the field that decides on the
+    weight.
+    """
     shape, _, field = words.partition(" if ")
     return tuple(tuple(one.split("+")) for one in shape.split()), field

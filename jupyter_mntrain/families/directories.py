@@ -1,4 +1,4 @@
-"""Model directories: what keeps the trainer from using one, without torch."""
+"""Model directories: finds what keeps the trainer from using one, without torch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_TOKENIZERS: Final = re.compile("token|vocab|merges|spiece|sentencepiece|tekk
 
 
 class WeightFormat(NamedTuple):
-    """A format of weights, by the names that transformers gives its files."""
+    """A format of weights, with the names that transformers gives its files."""
 
     listing: str
     single: str
@@ -44,7 +44,7 @@ WEIGHT_NAMES: Final = tuple(name for one in FORMATS for name in one)
 
 
 def refuse_directory(directory: Path, path: str) -> None:
-    """Raise, with what to do, if a directory is no model that the trainer can use.
+    """Raise, with what to do, if a directory is not a model that the trainer can use.
 
     Args:
         path: of the directory, as the recipe has it.
@@ -70,7 +70,7 @@ def refuse_directory(directory: Path, path: str) -> None:
 
 
 def lacking_tokenizer(names: Collection[str], path: object) -> RecipeError | None:
-    """What a model without a tokenizer lacks; ``None`` if it has one.
+    """Return an error if a model has no tokenizer; ``None`` if it has one.
 
     Args:
         names: of its files.
@@ -84,17 +84,20 @@ def lacking_tokenizer(names: Collection[str], path: object) -> RecipeError | Non
 
 
 def has_tokenizer(names: Iterable[str]) -> bool:
-    """Whether a file of these is one of a tokenizer; other forms than :data:`TOKENIZERS` count."""
+    """Whether one of these files belongs to a tokenizer, also of other forms than
+    :data:`TOKENIZERS`.
+    """
     return any(_OF_TOKENIZERS.search(one) for one in names)
 
 
 def tokenizer_files(names: Collection[str]) -> tuple[str, ...]:
-    """The files that transformers makes a tokenizer of, if there are any."""
+    """Return the files that transformers makes a tokenizer of; empty if there are none."""
     return next((one for one in TOKENIZERS if all(name in names for name in one)), ())
 
 
 def lacking_weights(directory: Path, path: str) -> RecipeError | None:
-    """What is missing of a directory's weights, in the better format; ``None`` if one is whole.
+    """Return what is missing of a directory's weights, in the better format; ``None`` if one is
+    complete.
 
     Args:
         path: as for :func:`refuse_directory`.
@@ -113,7 +116,7 @@ def lacking_weights(directory: Path, path: str) -> RecipeError | None:
 
 
 def listed_files(listing: Path) -> dict[str, str]:
-    """The file of each tensor, by an index.
+    """Return the file of each tensor, according to an index.
 
     Raises:
         RecipeError: it cannot be read, or names a file elsewhere.
@@ -130,7 +133,7 @@ def listed_files(listing: Path) -> dict[str, str]:
 
 
 def read_object(file: Path, place: object = None) -> dict[str, Any]:
-    """A JSON file of a model, which holds an object.
+    """Read a model's JSON file, which must hold an object.
 
     Args:
         place: of the model, for the message; by default the file's folder.
@@ -148,7 +151,7 @@ def read_object(file: Path, place: object = None) -> dict[str, Any]:
 
 
 def read_generation(directory: Path) -> dict[str, Any]:
-    """A model's generation settings; none if it has no file of them.
+    """Read a model's generation settings; empty if it has no file of them.
 
     Raises:
         RecipeError: they cannot be read.
@@ -161,7 +164,7 @@ def read_generation(directory: Path) -> dict[str, Any]:
 
 
 def listed_ends(eos_token_id: Any) -> list[Any]:
-    """What a config or generation settings may have as one id, several or none."""
+    """Normalize end-of-text ids, which may be one id, several or none, to a list."""
     if eos_token_id is None:
         return []
     return eos_token_id if isinstance(eos_token_id, list) else [eos_token_id]
@@ -170,7 +173,7 @@ def listed_ends(eos_token_id: Any) -> list[Any]:
 def unreadable(
     file: Path, why: BaseException | str, place: object = None, *, fix: str | None = None
 ) -> RecipeError:
-    """The error of a model's file that cannot be read.
+    """Return the error for a file of a model that cannot be read.
 
     Args:
         place: of the model; by default the file's folder.
@@ -183,7 +186,9 @@ def unreadable(
 
 
 def _lacks(directory: Path, place: str) -> Iterator[RecipeError | None]:
-    """What is missing of each format that the directory has anything of; ``None`` is nothing."""
+    """Yield what is missing of each format that the directory has files of; ``None`` if it is
+    complete.
+    """
     for listing, single in FORMATS:
         if (directory / listing).is_file():
             files = sorted(set(listed_files(directory / listing).values()))

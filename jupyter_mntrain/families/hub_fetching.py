@@ -1,5 +1,5 @@
-"""Hub fetching: a process of its own that brings a model of the Hugging Face hub into the cache of
-this machine, or only finds what there is.
+"""Hub fetching: a separate process that downloads a model from the Hugging Face hub into this
+machine's cache, or only finds what there is.
 
 It writes reports as JSON, one a line, while it works; the last one says what came of it. A process,
 as huggingface_hub is slow to load, cannot be interrupted, and reads its variables only once.
@@ -59,7 +59,7 @@ version.
 
 
 class HubReport(Record, frozen=True):
-    """What is known of a model of the hub.
+    """What is known about a model on the hub.
 
     Args:
         commit: that its revision is; empty while that is not known.
@@ -85,7 +85,8 @@ class HubReport(Record, frozen=True):
 def wanted_files(
     names: Collection[str], listed: Callable[[str], Collection[str]]
 ) -> tuple[str, ...]:
-    """Which files of a repository training needs; without weights if it has none that we read.
+    """Return the files of a repository that training needs; without weights if none are in a
+    format that we read.
 
     Args:
         names: of all its files.
@@ -106,7 +107,7 @@ def wanted_files(
 def _weights(
     names: Collection[str], listed: Callable[[str], Collection[str]]
 ) -> Iterator[tuple[str, ...]]:
-    """The files of each format that is whole, the better one first."""
+    """Yield the files of each complete format, the better one first."""
     for one in FORMATS:
         if one.listing in names and set(shards := listed(one.listing)) <= set(names):
             yield (one.listing, *shards)
@@ -119,7 +120,7 @@ def has_weights(files: Collection[str]) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``find ID`` or ``fetch ID``."""
+    """Run ``find ID`` or ``fetch ID``."""
     what, text = arguments
     model = hub_id(text)
     if model is None or what not in ("find", "fetch"):
@@ -135,7 +136,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _find(model: HubId, *, is_whole: bool) -> HubReport:
-    """Fetch the config, and list the other files; without the hub, as the cache has them.
+    """Fetch the config and list the other files; without the hub, use what the cache has.
 
     Args:
         is_whole: without the hub its config is not enough.
@@ -172,7 +173,7 @@ def _find(model: HubId, *, is_whole: bool) -> HubReport:
 
 
 def _cached(model: HubId, *, is_whole: bool) -> HubReport | None:
-    """What the cache has, if that is all that is needed."""
+    """Return what the cache has, if nothing else is needed."""
     directory = snapshot(model)
     if directory is None or not (directory / CONFIG).is_file():
         return None
@@ -196,7 +197,7 @@ def _cached(model: HubId, *, is_whole: bool) -> HubReport | None:
 
 
 def _kept_list(directory: Path) -> Collection[str] | None:
-    """All files of a snapshot's commit, as huggingface_hub keeps the hub's list of them."""
+    """Return all files of a snapshot's commit, from the list that huggingface_hub keeps of them."""
     kept = directory.parent.parent / "trees" / f"{directory.name}.json"
     try:
         return set(json.loads(kept.read_bytes())["files"])
@@ -229,7 +230,7 @@ def _fetch(model: HubId, found: HubReport) -> HubReport:
 
 @contextmanager
 def _reporting(found: HubReport, blobs: Path, there: int) -> Iterator[None]:
-    """Say how much has come, as the disk has it, until the download is over."""
+    """Report how much has been written to disk until the download is over."""
     before, is_over = _held(blobs), threading.Event()
 
     def report() -> None:

@@ -1,4 +1,6 @@
-"""Hub troubles: why a model of the Hugging Face hub cannot be had, and what to do. Pure."""
+"""Hub troubles: explains why a model of the Hugging Face hub is not available, and what to do.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _TOKEN = "set HF_TOKEN, or log in with hf auth login"  # noqa: S105 - no token
 def hub_error(
     asked: HubId, found: HubReport, environment: Mapping[str, str] = os.environ
 ) -> MntrainError:
-    """The error of a report that has a trouble.
+    """Return the error for a report with a problem.
 
     Args:
         environment: of the program that asked the hub.
@@ -65,7 +67,7 @@ def hub_error(
 
 
 def hub_note(asked: HubId, found: HubReport) -> Problem | None:
-    """What is to be said of a report that may be of an older commit than the hub has now."""
+    """Return a note if a report may be of an older commit than the hub has now."""
     if not found.is_offline or asked.revision == found.commit:
         return None
     return Problem(
@@ -77,7 +79,7 @@ def hub_note(asked: HubId, found: HubReport) -> Problem | None:
 
 
 def _not_had(asked: HubId, found: HubReport, environment: Mapping[str, str]) -> RefusedError:
-    """The hub does not answer, or something else went wrong."""
+    """Return the error if the hub does not answer, or something else went wrong."""
     why = f"this machine does not reach {_hub(environment)} ({found.said})"
     if found.trouble == "other":
         why = f"fetching it from {_hub(environment)} failed: {found.said}"

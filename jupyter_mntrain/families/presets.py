@@ -1,4 +1,4 @@
-"""Model presets: shapes by family. The tokenizer sets the vocabulary.
+"""Model presets: sizes by family. The tokenizer sets the vocabulary.
 
 Keys are Hugging Face config fields. ``tiny`` is for tests; ``8m`` trains on a laptop's CPU within
 minutes, and its two halves have about equal FLOPs.

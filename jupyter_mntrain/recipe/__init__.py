@@ -1,1 +1,1 @@
-"""Recipes: their fields, the layers and schedule they imply, and their memory. Imports no torch."""
+"""Recipes: their fields, the layout and schedule they imply, and their memory. Imports no torch."""

@@ -1,4 +1,4 @@
-"""Asked paths: what a recipe needs on the nodes, or writes there. Pure."""
+"""Asked paths: what a recipe reads or writes on the nodes. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 
 
 def asked_paths(recipe: Recipe) -> tuple[AskedPath, ...]:
-    """Paths that the doctor asks for.
+    """Return the paths that the doctor checks.
 
     Relative paths of a stored job are left out: they lie in its folder. So is a model of the hub:
     a launch brings it.

@@ -1,4 +1,4 @@
-"""Combinations: refuses fields of a recipe that exclude each other.
+"""Combinations: refuses recipe fields that exclude each other.
 
 Pure; imports no torch.
 """
@@ -14,7 +14,7 @@ from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, OptimizerSection, Re
 
 
 def check_stop_after(recipe: Recipe) -> None:
-    """Refuse to stop by evaluations that are never made.
+    """Refuse to stop by evaluations in a recipe without evaluations.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -24,7 +24,7 @@ def check_stop_after(recipe: Recipe) -> None:
 
 
 def check_skipping(recipe: Recipe) -> None:
-    """Refuse to skip usual steps, and steps that were applied before anything is known of them.
+    """Refuse to skip spikes with settings that would skip normal steps or update weights too early.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -42,7 +42,7 @@ def check_skipping(recipe: Recipe) -> None:
 
 
 def check_keep_best(recipe: Recipe) -> None:
-    """Refuse to keep the best of checkpoints that have no evaluation loss.
+    """Refuse to keep the best checkpoints without an evaluation loss to compare.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -65,7 +65,7 @@ def check_keep_best(recipe: Recipe) -> None:
 
 
 def check_prompts(recipe: Recipe) -> None:
-    """Refuse prompts that are empty, too many, or never run.
+    """Refuse prompts that are empty, too many, or never used.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -90,7 +90,7 @@ def check_prompts(recipe: Recipe) -> None:
 
 
 def check_data(recipe: Recipe) -> None:
-    """Refuse settings of data that exclude each other or have no effect.
+    """Refuse data settings that exclude each other or have no effect.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -129,7 +129,7 @@ def _need_evaluations(recipe: Recipe, what: str) -> None:
 
 
 def check_attention(recipe: Recipe) -> None:
-    """Refuse a kernel that lacks the recipe's dtype.
+    """Refuse an attention kernel that does not support the recipe's dtype.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -175,7 +175,7 @@ def check_memory(recipe: Recipe) -> None:
 
 
 def check_compile(recipe: Recipe) -> None:
-    """Refuse what does not work with compiled layers.
+    """Refuse settings that do not work with compiled layers.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -197,7 +197,7 @@ def _check_parallelism(recipe: Recipe) -> None:
 
 
 def check_schedule(recipe: Recipe) -> None:
-    """Refuse fields of another learning-rate schedule.
+    """Refuse fields that belong to another learning-rate schedule.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -210,7 +210,7 @@ def check_schedule(recipe: Recipe) -> None:
 
 
 def check_duration(recipe: Recipe) -> None:
-    """Refuse a warm-up that is longer than the run, and a decay that begins in the warm-up.
+    """Refuse a warm-up that is longer than the run, and a decay that starts during the warm-up.
 
     Args:
         recipe: with a known number of steps.
@@ -234,7 +234,7 @@ def check_duration(recipe: Recipe) -> None:
 
 
 def check_overfitting(recipe: Recipe) -> None:
-    """Refuse epochs of a run that never comes to the end of its data.
+    """Refuse epochs for a run that trains on its first batch only.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -245,7 +245,7 @@ def check_overfitting(recipe: Recipe) -> None:
 
 
 def check_precision(recipe: Recipe) -> None:
-    """Refuse float32 weights with a way of rounding updates.
+    """Refuse a rounding mode for updates if weights are in float32 anyway.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -257,7 +257,7 @@ def check_precision(recipe: Recipe) -> None:
 
 
 def _check_shards(recipe: Recipe) -> None:
-    """Refuse what does not work with sharded weights."""
+    """Refuse settings that do not work with sharded weights."""
     given = f"data_parallel.shards = {recipe.data_parallel.shards}"
     if recipe.adapters.quantizes:
         cause = f"{given}: weights in 4 bits (adapters.quantize_base) are not sharded"
@@ -265,7 +265,7 @@ def _check_shards(recipe: Recipe) -> None:
 
 
 def check_resharding(recipe: Recipe, ranks: int) -> None:
-    """Refuse to drop weights after each pass where none are sharded, or in a pipeline.
+    """Refuse resharding after forward without sharded weights, or in a pipeline.
 
     Args:
         ranks: of a pipeline.
@@ -288,7 +288,7 @@ def check_resharding(recipe: Recipe, ranks: int) -> None:
 
 
 def _check_float32_gradients(recipe: Recipe) -> None:
-    """Refuse what does not sum gradients in float32."""
+    """Refuse settings that do not work with gradients summed in float32."""
     given, name = 'optimizer.grad_dtype = "float32"', recipe.schedule
     if recipe.data_parallel.shards > 1:
         cause = f"{given}: sharded gradients have the dtype of the weights"
@@ -310,7 +310,7 @@ def check_tied(recipe: Recipe, stages: int, *, is_tied: bool) -> None:
 
 
 def _check_split_backward(recipe: Recipe) -> None:
-    """Refuse what does not work with a split backward pass."""
+    """Refuse settings that do not work with a split backward pass."""
     section, name = recipe.memory, recipe.schedule
     reasons = {
         "compile = true": recipe.compiles and "a compiled layer has one backward pass, not two",

@@ -1,4 +1,4 @@
-"""Devices: what a recipe leaves to its GPUs, and what these cannot do. Pure; imports no torch."""
+"""Devices: resolves settings that depend on the GPUs, and refuses what these cannot do. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 
 
 class Seat(Record, frozen=True):
-    """What a rank computes on.
+    """The device and software that one rank computes with.
 
     Args:
         node: its name.
@@ -60,7 +60,7 @@ class Seat(Record, frozen=True):
 def seats_of(
     recipe: Recipe, participants: Sequence[Participant], infos: Sequence[NodeInfo]
 ) -> tuple[Seat, ...]:
-    """The seats of a job, by rank.
+    """Return the seats of a job, by rank.
 
     Args:
         infos: the participants' nodes, in the same order, with the versions that the job runs in.
@@ -78,7 +78,7 @@ def seats_of(
 def leased_seats(
     recipe: Recipe, placements: Sequence[Placement], grants: Sequence[LeaseGrant]
 ) -> tuple[Seat, ...]:
-    """The seats of an attempt, by rank; none of nodes that do not tell their versions.
+    """Return the seats of an attempt, by rank; nodes that do not report their versions have none.
 
     Args:
         grants: of the leases, in the same order.
@@ -120,7 +120,7 @@ def _on_node(
 
 
 def _has_varlen(torch: str | None) -> bool | None:
-    """Whether this version has the kernel, for grouped queries and windows, too."""
+    """Whether this torch version has the varlen kernel, for grouped queries and windows, too."""
     found = _NUMBERS.match(torch or "")
     return None if found is None else (int(found[1]), int(found[2])) >= VARLEN_TORCH
 
@@ -144,14 +144,14 @@ _COMPILERS = "apt install gcc g++ python3-dev"
 
 
 class Lack(NamedTuple):
-    """What a node lacks, as in "has no ...", and what to do."""
+    """What a node lacks, to complete "has no ...", and what to do."""
 
     what: str
     fix: str
 
 
 class _Need(NamedTuple):
-    """A setting that needs something of each rank's seat."""
+    """A setting and what it requires of each rank's seat."""
 
     setting: str
     otherwise: str
@@ -171,7 +171,7 @@ class _Need(NamedTuple):
 
 
 def refuse_unable(recipe: Recipe, seats: Sequence[Seat], *, is_resumed: bool = False) -> None:
-    """Refuse GPUs and nodes that lack what the recipe needs. What is unknown is not refused.
+    """Refuse GPUs and nodes that lack what the recipe needs; unknown properties are accepted.
 
     Args:
         recipe: resolved.
@@ -191,7 +191,7 @@ def refuse_unable(recipe: Recipe, seats: Sequence[Seat], *, is_resumed: bool = F
 
 
 def lacking_tools(tools: Tools, *, on_gpu: bool) -> Lack | None:
-    """What torch.compile would miss: triton builds its launchers in C
+    """Return the tool that torch.compile would miss. Triton builds its launchers in C
     (``triton/runtime/build.py``), Inductor its CPU kernels in C++ (``_inductor/config.py``).
     """
     if on_gpu and _TRITON.isdisjoint(tools.packages):
@@ -206,7 +206,7 @@ def lacking_tools(tools: Tools, *, on_gpu: bool) -> Lack | None:
 
 
 def can_do(name: str, recipe: Recipe, seats: Sequence[Seat]) -> bool:
-    """Whether no seat is known to be unable to do what a setting asks for.
+    """Whether all seats can do what a setting asks for, as far as is known.
 
     Args:
         name: ``section.field``.
@@ -406,7 +406,7 @@ def attention_for(
     dropout: float,
     is_capped: bool = False,
 ) -> AttentionKind:
-    """The fastest attention of all ranks that keeps packed documents apart.
+    """Return the fastest attention on all ranks that keeps packed documents apart.
 
     In float32 there is no flash kernel, and flex attention may need too much shared memory.
 
@@ -426,7 +426,7 @@ def attention_for(
 
 
 def loss_for(recipe: Recipe, vocabulary_size: int, seats: Sequence[Seat]) -> LossKind:
-    """The recipe's loss, with ``auto`` resolved for these seats."""
+    """Return the recipe's loss, with ``auto`` resolved for these seats."""
     # Liger computes gradients in the forward pass and scales them in place in the backward pass: a
     # schedule that splits the backward pass would scale them twice.
     is_open_to_liger = recipe.memory.loss == "auto"
@@ -436,7 +436,7 @@ def loss_for(recipe: Recipe, vocabulary_size: int, seats: Sequence[Seat]) -> Los
 
 
 def _by_model(recipe: Recipe, config: Config, seats: Sequence[Seat]) -> dict[str, str]:
-    """What also depends on the model."""
+    """Choose the settings that also depend on the model."""
     found: dict[str, str] = {}
     if is_open(recipe, "model.attention"):
         shape = shape_of(config)
@@ -453,8 +453,8 @@ def _by_model(recipe: Recipe, config: Config, seats: Sequence[Seat]) -> dict[str
 
 
 def choice_line(recipe: Recipe, chosen: Mapping[str, str], seats: Sequence[Seat]) -> str:
-    """Say in a line of 80 columns what was chosen; empty if no rank has a GPU, or nothing was left
-    to choose. It is longer only where long names say which node keeps a job from something.
+    """Describe the choices in a line of 80 columns; empty if no rank has a GPU, or nothing was
+    left to choose. Only long names in a reason make it longer.
 
     Like ``auto: bfloat16, float32 masters, varlen attention, chunked loss, compiled``.
 
@@ -496,7 +496,7 @@ def _has_bfloat16(seat: Seat) -> bool:
 
 
 def _without_bfloat16(seats: Sequence[Seat]) -> Seat | None:
-    """The first seat that keeps a job from bfloat16."""
+    """Return the first seat that cannot compute in bfloat16; ``None`` if all can."""
     return next((seat for seat in seats if not _has_bfloat16(seat)), None)
 
 
@@ -509,7 +509,7 @@ def _why_not(seat: Seat) -> str:
 
 
 def _precision(recipe: Recipe, config: Config | None, seats: Sequence[Seat]) -> Precision:
-    """Float32 masters, unless a GPU has too little memory for them."""
+    """Choose float32 masters, unless a GPU has too little memory for them."""
     if config is None:
         return "float32-master"
     with suppress(RecipeError):  # whoever starts it says so
@@ -541,14 +541,14 @@ def _is_to_compile(recipe: Recipe, seats: Sequence[Seat]) -> bool:
 
 
 def _is_long(recipe: Recipe) -> bool:
-    """Whether compiling pays. Epochs, whose steps are not known yet, count as long: a minute too
-    many costs less than a fifth of a long run.
+    """Whether a run is long enough for compiling to pay. Epochs, whose steps are not known yet,
+    count as long: a minute too many costs less than a fifth of a long run.
     """
     return recipe.train.steps is None or recipe.train.steps >= COMPILED_STEPS
 
 
 def _can_compile(seat: Seat) -> bool:
-    """Whether a seat is known to have a GPU, and all that compiling for it takes."""
+    """Whether a seat is known to have a GPU and everything that compiling for it takes."""
     return (
         seat.gpu is not None
         and seat.tools is not None
@@ -563,7 +563,9 @@ def _has_package(name: str, seat: Seat) -> bool:
 
 
 def _obstacle(seats: Sequence[Seat]) -> str | None:
-    """What a node lacks for compiling, with its name."""
+    """Name the first node that lacks something for compiling, and what it lacks; ``None`` if none
+    does.
+    """
     for seat in seats:
         if seat.gpu is not None and seat.tools is not None:
             lack = lacking_tools(seat.tools, on_gpu=True)

@@ -1,4 +1,4 @@
-"""Fitting: a job with what is chosen from its nodes' GPUs, if these can run it. Pure."""
+"""Fitting: resolves a job's settings for its nodes' GPUs, and checks that they can run it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GIVEN_UP = frozenset({"model.attention", "memory.loss", "memory.compile"})
 
 
 class Fit(NamedTuple):
-    """A recipe on the devices of a job.
+    """A recipe resolved for the devices of a job.
 
     Args:
         recipe: resolved.
@@ -51,7 +51,7 @@ class Fit(NamedTuple):
 
 
 def fit(recipe: Recipe, seats: Sequence[Seat], kept: Mapping[str, str]) -> Fit:
-    """Choose what a recipe leaves to the devices, without a check that they can run it.
+    """Choose what a recipe leaves to the devices, without checking that they can run it.
 
     Args:
         kept: what is chosen already. Attention, loss and compilation are chosen again where a node
@@ -70,7 +70,7 @@ def fit(recipe: Recipe, seats: Sequence[Seat], kept: Mapping[str, str]) -> Fit:
 
 
 def _is_for(recipe: Recipe, ranks: int) -> bool:
-    """Whether a recipe with a plan's values can run on this number of ranks."""
+    """Whether a recipe with planned values can run on this number of ranks."""
     try:
         check_ranks(recipe, ranks)
     except RecipeError:
@@ -79,7 +79,7 @@ def _is_for(recipe: Recipe, ranks: int) -> bool:
 
 
 def fitted(spec: JobSpec, infos: Sequence[NodeInfo]) -> JobSpec:
-    """The job with a value for each setting that its recipe leaves to the devices.
+    """Return the job with a value for each setting that its recipe leaves to the devices.
 
     A job that starts over chooses again; one that goes on keeps what its run has.
 
@@ -106,7 +106,7 @@ def refuse_leased(
     *,
     is_resumed: bool,
 ) -> None:
-    """Refuse nodes that cannot run a job that was fitted before, as they are now.
+    """Refuse nodes that, as they are now, cannot run a job that was fitted earlier.
 
     Args:
         grants: of the leases, in the order of the placements.
@@ -122,8 +122,8 @@ def refuse_leased(
 
 
 def keeping(spec: JobSpec, before: Recipe) -> tuple[JobSpec, Recipe]:
-    """A job that goes on with the values of its run where its recipe leaves them open, and what
-    the run was trained by.
+    """Return a job that keeps its run's values where its recipe leaves them open, and the recipe
+    that the run was trained with.
 
     Args:
         before: the run's recipe, as it was stored.

@@ -1,4 +1,6 @@
-"""Instruction schedules: what each rank computes, sends and receives in a step, in which order."""
+"""Instruction schedules: what each rank computes, sends and receives in a step, and in which
+order.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ class Stages(NamedTuple):
         return rank_of_stage(stage, self.ranks, is_v=self.is_v)
 
     def sends(self, action: StageAction) -> StageAction | None:
-        """Return the stage and rank's message that follows from an action, if one does."""
+        """Return the message that a stage and rank send after an action; ``None`` if they send
+        none.
+        """
         after = action.stage + (1 if action.kind == "F" else -1)
         if action.kind == "W" or not 0 <= after < self.number:
             return None
@@ -80,7 +84,7 @@ class Stages(NamedTuple):
         )
 
     def received(self, sent: StageAction) -> StageAction:
-        """Return the other end of a message."""
+        """Return the receive action for a message that is sent."""
         is_forward = sent.kind == "SEND_F"
         after = sent.stage + (1 if is_forward else -1)
         return StageAction("RECV_F" if is_forward else "RECV_B", after, sent.microbatch)
@@ -93,7 +97,7 @@ def rank_of_stage(stage: int, ranks: int, *, is_v: bool = False) -> int:
 
 
 def with_messages(stages: Stages, computing: Sequence[Slots]) -> tuple[Actions, ...]:
-    """Add the messages of torch's pipeline runtime to what each rank computes.
+    """Add to each rank's computation the messages that torch's pipeline runtime sends.
 
     A result is sent as soon as it is there, and its receiver begins to receive it at the same place
     of one order of all ranks, so that no two of them wait for each other.
@@ -152,7 +156,7 @@ def _is_ready(stages: Stages, action: StageAction, known: set[StageAction]) -> b
 
 
 def eager(ahead: Sequence[int], microbatches: int) -> tuple[Actions, ...]:
-    """1F1B with a number of microbatches in flight for each stage."""
+    """Make 1F1B with a given number of microbatches in flight for each stage."""
     computing = [eager_slots(stage, count, microbatches) for stage, count in enumerate(ahead)]
     return with_messages(Stages(len(ahead)), computing)
 
@@ -168,12 +172,15 @@ def eager_slots(stage: int, ahead: int, microbatches: int) -> Slots:
 
 
 def gpipe(ranks: int, microbatches: int) -> tuple[Actions, ...]:
-    """All forward passes, then all backward passes (arXiv 1811.06965), as torch runs them."""
+    """Make GPipe, as torch runs it: all forward passes, then all backward passes (arXiv
+    1811.06965).
+    """
     return tuple(tuple(_gpipe(_Stage(ranks, rank), microbatches)) for rank in range(ranks))
 
 
 def one_f_one_b(ranks: int, microbatches: int) -> tuple[Actions, ...]:
-    """As many forward passes ahead as stages are left (arXiv 2006.09503), as torch runs them.
+    """Make 1F1B, as torch runs it: as many forward passes ahead as stages are left (arXiv
+    2006.09503).
 
     torch waits until an activation is sent before it computes the next backward pass, and until a
     gradient is sent before the next forward pass.
@@ -182,7 +189,7 @@ def one_f_one_b(ranks: int, microbatches: int) -> tuple[Actions, ...]:
 
 
 class _Stage:
-    """Actions of one stage; none where it has no neighbor to exchange with."""
+    """The actions of one stage; it exchanges nothing where it has no neighbor."""
 
     def __init__(self, ranks: int, index: int) -> None:
         self.left = ranks - index
@@ -190,12 +197,12 @@ class _Stage:
         self._has_before, self._has_after = index > 0, self.left > 1
 
     def forward(self, microbatch: int, *, after: Sequence[StageAction] = ()) -> list[StageAction]:
-        """Begin to receive an activation; do what comes after that; compute."""
+        """Start to receive an activation, do what comes after that, then compute."""
         received = [StageAction("RECV_F", self._index, microbatch)] if self._has_before else []
         return [*received, *after, StageAction("F", self._index, microbatch)]
 
     def backward(self, microbatch: int, *, after: Sequence[StageAction] = ()) -> list[StageAction]:
-        """Begin to receive a gradient; do what comes after that; compute."""
+        """Start to receive a gradient, do what comes after that, then compute."""
         received = [StageAction("RECV_B", self._index, microbatch)] if self._has_after else []
         return [*received, *after, StageAction("B", self._index, microbatch)]
 
@@ -247,7 +254,9 @@ def _one_f_one_b(stage: _Stage, microbatches: int) -> Iterator[StageAction]:
 
 
 def looped_bfs(stages: Stages, microbatches: int) -> tuple[Actions, ...]:
-    """Breadth first (arXiv 2211.05953): a stage's microbatches one after another, and back."""
+    """Make looped BFS (arXiv 2211.05953): all microbatches of one stage, then of the next, and
+    back.
+    """
     computing = []
     for rank in range(stages.ranks):
         own = range(rank, stages.number, stages.ranks)
@@ -260,7 +269,8 @@ def looped_bfs(stages: Stages, microbatches: int) -> tuple[Actions, ...]:
 def interleaved(
     stages: Stages, microbatches: int, *, splits_backward: bool = False
 ) -> tuple[Actions, ...]:
-    """Interleaved 1F1B (arXiv 2104.04473), or with ZB1P's halves of the backward pass (2401.10241).
+    """Make interleaved 1F1B (arXiv 2104.04473), or with the backward pass split as in ZB1P
+    (2401.10241).
 
     Microbatches go in rounds, of about as many as there are ranks: a rank computes a round on one
     of its stages, then on its next one.
@@ -294,7 +304,7 @@ def _interleaved(stages: Stages, rank: int, microbatches: int, *, splits_backwar
 def _in_rounds(
     stages: Stages, rank: int, each: int, total: int, *, is_backward: bool = False
 ) -> Iterator[tuple[int, int]]:
-    """Yield a stage and its next microbatch, for all of a rank's."""
+    """Yield stage and microbatch of each of a rank's passes, in order."""
     following = [count() for _ in range(stages.per_rank)]
     for done in range(total):
         local = done // each % stages.per_rank
@@ -307,19 +317,19 @@ def _in_rounds(
 
 
 def zbv(ranks: int, microbatches: int) -> tuple[Actions, ...]:
-    """ZB-V (arXiv 2401.10241, section 6): fills idle time with the gradients of weights."""
+    """Make ZB-V (arXiv 2401.10241, section 6), which fills idle time with weight gradients."""
     stages = Stages(ranks, 2, is_v=True)
     return with_messages(stages, [_zbv(stages, rank, microbatches) for rank in range(ranks)])
 
 
 def dualpipe_v(ranks: int, microbatches: int) -> tuple[Actions, ...]:
-    """DualPipe's half, "cut in half" into a V: a forward and a backward pass side by side."""
+    """Make DualPipe cut in half into a V, with a forward and a backward pass overlapped."""
     stages = Stages(ranks, 2, is_v=True)
     return with_messages(stages, [_dualpipe_v(stages, rank, microbatches) for rank in range(ranks)])
 
 
 class _Order:
-    """Order of a rank: each stage's next microbatch follows from what is there already."""
+    """The order of one rank; each stage's next microbatch follows from what was added before."""
 
     def __init__(self, stages: Stages, rank: int) -> None:
         self.down, self.up = rank, stages.number - 1 - rank
@@ -329,26 +339,28 @@ class _Order:
         """Stage and microbatch of halved backward passes whose weights are still to come."""
 
     def count(self, kind: str, stage: int) -> int:
-        """Microbatches done: of forward passes, or of whole or halved backward passes."""
+        """Return how many microbatches are done: forward passes, or whole or split backward
+        passes.
+        """
         return self._done[kind, stage]
 
     def add(self, *whats: tuple[Computing, int]) -> None:
-        """Add the next microbatches of these kinds and stages, side by side."""
+        """Add the next microbatches of these kinds and stages, overlapped."""
         self.slots.append(tuple(self._next(kind, stage) for kind, stage in whats))
 
     def add_weights(self) -> None:
-        """Add the gradients of weights of the oldest halved backward pass, if there is one."""
+        """Add the weight gradients of the oldest split backward pass, if there is one."""
         if self._weights:
             self.slots.append((StageAction("W", *self._weights.popleft()),))
 
     def add_weights_of(self, stage: int) -> None:
-        """Add those of this stage."""
+        """Add the oldest weight gradients of this stage."""
         oldest = next(one for one in self._weights if one[0] == stage)
         self._weights.remove(oldest)
         self.slots.append((StageAction("W", *oldest),))
 
     def add_weights_left(self, stage: int) -> None:
-        """Add all of this stage's that are still to come."""
+        """Add all of this stage's remaining weight gradients."""
         while any(one[0] == stage for one in self._weights):
             self.add_weights_of(stage)
 
@@ -423,7 +435,7 @@ def _dualpipe_v(stages: Stages, rank: int, microbatches: int) -> Slots:
 
 
 def _dualpipe_v_end(order: _Order, rank: int, left: int) -> None:
-    """The last backward passes: the second half of them in two parts."""
+    """Add the last backward passes, the second half of them split."""
     half = (rank + 1) // 2
     kind: Computing = "B"
     for done in range(rank + 1):
@@ -475,7 +487,7 @@ def eager_zero_bubble(
 def with_weights(
     order: Sequence[T], computed: Sequence[T], is_weights: Callable[[T], bool]
 ) -> list[T]:
-    """Put a stage's gradients of weights into its order, each before what is computed next.
+    """Insert a stage's weight gradients into its order, each before what is computed next.
 
     What is sent and received between two others goes before them: nobody waits for gradients of
     weights.
@@ -523,7 +535,7 @@ FORWARDS = 3.0
 
 
 class Counts(NamedTuple):
-    """Microbatches of each stage, from the first.
+    """Numbers of microbatches per stage, from the first stage on.
 
     Args:
         ahead: in flight, at least 1.
@@ -535,7 +547,7 @@ class Counts(NamedTuple):
 
 
 def check_counts(recipe: Recipe, stages: int) -> None:
-    """Refuse numbers that the schedule does not have, or that are not one for each stage.
+    """Refuse counts that the schedule does not use, or that are not one per stage.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -601,7 +613,7 @@ def counts_without_links(recipe: Recipe, stages: int) -> Counts:
 
 
 def _until_first_gradient(compute_s: Sequence[float], transfer_s: Sequence[float]) -> int:
-    """Forward passes that the first stage can compute before its first gradient is there.
+    """Return how many forward passes the first stage can compute before its first gradient arrives.
 
     Later stages must not send as many ahead: what is sent first would hold up the gradients.
     """
@@ -613,7 +625,8 @@ def _until_first_gradient(compute_s: Sequence[float], transfer_s: Sequence[float
 def _deferred(
     ahead: Sequence[int], transfer_s: Sequence[float], microbatches: int, most: Sequence[int]
 ) -> tuple[int, ...]:
-    """One more for each boundary before a stage, two more for one with a link.
+    """Return how many weight gradients each stage defers: one more for each boundary before it,
+    two more for a boundary with a link.
 
     Nobody waits for the first stage's gradients of inputs. With a third each for forward, inputs
     and weights, the simulator finds no better ones without links, and hardly better ones over links
@@ -634,7 +647,7 @@ def _deferred(
 
 
 def stages_of(schedule: ScheduleName, ranks: int, per_rank: int) -> Stages:
-    """Return where the stages of a pipeline lie."""
+    """Return how a schedule's stages are assigned to ranks."""
     return Stages(ranks, per_rank, is_v=KINDS[schedule].is_v)
 
 
@@ -647,7 +660,7 @@ def make_order(
     ahead: Sequence[int] | None = None,
     deferred: Sequence[int] | None = None,
 ) -> tuple[Actions, ...]:
-    """Return what each rank of a pipeline does in a step, equal to what torch's runtime does.
+    """Return what each rank of a pipeline does in a step, exactly as in torch's runtime.
 
     Args:
         ranks: of the pipeline; at least 2.

@@ -14,7 +14,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 
 
 class Grid(Record, frozen=True):
-    """Data-parallel pipelines: ``replicas`` x ``shards`` of them.
+    """The grid of data-parallel pipelines: ``replicas`` x ``shards`` of them.
 
     Ranks that hold the same layers have adjacent numbers, so that they share a node if it has
     enough ranks; the shards of one set of weights are adjacent first. Of replicas that sync rarely,
@@ -30,68 +30,70 @@ class Grid(Record, frozen=True):
 
     @property
     def width(self) -> int:
-        """Number of pipelines."""
+        """The number of pipelines."""
         return self.replicas * self.shards
 
     @property
     def pipelines(self) -> tuple[tuple[int, ...], ...]:
-        """Ranks of each pipeline, by its part of a batch."""
+        """Return the ranks of each pipeline, by its part of a batch."""
         return tuple(self._pipeline(part) for part in range(self.width))
 
     def pipeline_of(self, rank: int) -> tuple[int, ...]:
-        """Ranks of its pipeline, in stage order."""
+        """Return the ranks of a rank's pipeline, in stage order."""
         return self._pipeline(self.part_of(rank))
 
     def alike(self, place: int) -> tuple[int, ...]:
-        """Ranks at this index in their pipelines, by their part of a batch."""
+        """Return the ranks at this index in their pipelines, by their part of a batch."""
         return tuple(self._rank(place, part) for part in range(self.width))
 
     def share_of(self, rank: int, tokens: int) -> int:
-        """How many of a batch's tokens its pipeline has: together they have all of them."""
+        """Return how many of a batch's tokens a rank's pipeline gets; the shares add up to all of
+        them.
+        """
         return (tokens + self.part_of(rank)) // self.width
 
     def replicas_of(self, rank: int) -> tuple[int, ...]:
-        """Ranks that hold the same weights."""
+        """Return the ranks that hold the same weights as this one."""
         return self.alike(self.place_of(rank))[rank % self.shards :: self.shards]
 
     def shards_of(self, rank: int) -> tuple[int, ...]:
-        """Ranks that share the same sharded weights."""
+        """Return the ranks that share this one's sharded weights."""
         first = rank // self.shards * self.shards
         return tuple(range(first, first + self.shards))
 
     def replica_ranks(self, rank: int) -> tuple[int, ...]:
-        """Ranks of its replica: of as many pipelines as there are shards."""
+        """Return the ranks of this one's replica, which has one pipeline per shard."""
         replica = self.replica_of(rank)
         return tuple(one for one in range(self.ranks) if self.replica_of(one) == replica)
 
     def replica_parts(self, rank: int) -> range:
-        """Parts of a batch that are its replica's."""
+        """Return the parts of a batch that this rank's replica gets."""
         first = self.replica_of(rank) * self.shards
         return range(first, first + self.shards)
 
     def ring_of(self, rank: int) -> tuple[int, int]:
-        """Previous and next rank in the ring all-reduce of its replicas."""
+        """Return previous and next rank in the ring all-reduce of a rank's replicas."""
         ring, place = self.replicas_of(rank), self.replica_of(rank)
         return ring[place - 1], ring[(place + 1) % len(ring)]
 
     def shard_ring_of(self, rank: int) -> tuple[int, int]:
-        """Previous and next rank in the ring of those that share its weights."""
+        """Return previous and next rank in the ring of those that share a rank's weights."""
         ring = self.shards_of(rank)
         place = ring.index(rank)
         return ring[place - 1], ring[(place + 1) % len(ring)]
 
     def place_of(self, rank: int) -> int:
-        """Index in its pipeline."""
+        """Return a rank's index in its pipeline."""
         return rank % self._each // self.shards if self.is_apart else rank // self.width
 
     def part_of(self, rank: int) -> int:
-        """Index of its pipeline, which is also that of its part of a batch."""
+        """Return the index of a rank's pipeline, which is also that of its part of a batch."""
         if self.is_apart:
             return rank // self._each * self.shards + rank % self.shards
         return rank % self.width
 
     def replica_of(self, rank: int) -> int:
-        """Index among the ranks that hold the same weights."""
+        """Return a rank's index among the ranks that hold the same weights."""
         return self.part_of(rank) // self.shards
 
     def __str__(self) -> str:
@@ -126,7 +128,7 @@ class Grid(Record, frozen=True):
 
     @property
     def _each(self) -> int:
-        """Ranks of a replica."""
+        """The number of ranks in a replica."""
         return self.ranks // self.replicas
 
     def _pipeline(self, part: int) -> tuple[int, ...]:
@@ -150,7 +152,7 @@ def _differ(hosts: Sequence[str], ranks: Sequence[int]) -> bool:
 
 
 class Layout(Record, frozen=True):
-    """Stages of a pipeline and their ranks: rank r of W holds stages r, r + W, r + 2W, ...
+    """The stages of a pipeline and their ranks: rank r of W holds stages r, r + W, r + 2W, ...
 
     In a V, it holds r and 2W - 1 - r. Both are what torch's schedules expect. Ranks here are
     indices in the pipeline.
@@ -176,24 +178,24 @@ class Layout(Record, frozen=True):
 
     @property
     def last_rank(self) -> int:
-        """Rank that computes the loss."""
+        """The rank that computes the loss."""
         return self.rank_of(self.last_stage)
 
     def tied_peer(self, rank: int) -> int | None:
-        """Rank that holds the other copy of a tied embedding, if this rank holds one."""
+        """Return the rank that holds the other copy of a tied embedding, if this rank holds one."""
         ends = (self.rank_of(0), self.last_rank)
         if rank not in ends or ends[0] == ends[1]:
             return None
         return ends[0] if rank == ends[1] else ends[1]
 
     def directions(self) -> tuple[tuple[int, int], ...]:
-        """Senders and receivers of activations and gradients, ascending."""
+        """Return the senders and receivers of activations and gradients, ascending."""
         ranks = map(self.rank_of, range(len(self.stages)))
         pairs = {pair for pair in pairwise(ranks) if pair[0] != pair[1]}
         return tuple(sorted(pairs | {(after, before) for before, after in pairs}))
 
     def neighbors(self, rank: int, *, tied: bool) -> tuple[int, ...]:
-        """Ranks that this one exchanges activations and gradients with, ascending."""
+        """Return the ranks that this one exchanges activations and gradients with, ascending."""
         beside = {
             self.rank_of(other)
             for stage in self.stages_of(rank)

@@ -1,4 +1,4 @@
-"""Learning rate over the steps of a training, and how many steps these are. Pure."""
+"""Learning rate: its value at each step, and the number of steps in a run. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jupyter_mntrain.recipe.sections import LearningRateSchedule, Recipe
 
 
 def with_steps(recipe: Recipe, sequences: int) -> Recipe:
-    """The same recipe with the steps that its epochs take; as it is if it gives steps.
+    """Return the recipe with the number of steps in its epochs; unchanged if it gives steps.
 
     Batches go on from one epoch into the next, so only the last one may begin another epoch.
 
@@ -41,7 +41,7 @@ def with_steps(recipe: Recipe, sequences: int) -> Recipe:
 
 
 def as_written(recipe: Recipe) -> Recipe:
-    """The same recipe without the number of steps that follows from its epochs."""
+    """Return the recipe without the number of steps that was derived from its epochs."""
     if recipe.train.epochs is None:
         return recipe
     written: Recipe = replace(recipe, train=replace(recipe.train, steps=None))
@@ -52,7 +52,7 @@ def as_written(recipe: Recipe) -> Recipe:
 
 
 def ratio_at(recipe: Recipe, step: int) -> float:
-    """Ratio to the full learning rate at ``step``, from 0."""
+    """Return the ratio to the full learning rate at ``step``, from 0."""
     section = recipe.optimizer
     return learning_rate_ratio(
         step,
@@ -75,7 +75,8 @@ def learning_rate_ratio(
     decay_steps: int = 0,
     power: float = 1.0,
 ) -> float:
-    """Ratio to the full learning rate at ``step``, from 0: linear warm-up, then the schedule.
+    """Return the ratio to the full learning rate at ``step``, from 0: linear warm-up, then the
+    schedule.
 
     It is above 0 at the first step, and ``min_ratio`` at the last, unless it is constant.
 

@@ -1,4 +1,4 @@
-"""Memory estimate: bytes that each rank of a recipe will hold, part by part. Pure; no torch."""
+"""Memory estimate: the bytes that each rank of a recipe will hold, by part. Pure; no torch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ the buffer in which the next one's arrive, or the gradients of the one before le
 
 
 def shard_shape(parameter: tuple[int, ...], shards: int) -> tuple[int, ...]:
-    """Shape of the largest shard of a parameter: some of its rows."""
+    """Return the shape of the largest shard of a parameter: some of its rows."""
     return (-(-parameter[0] // shards), *parameter[1:])
 
 
@@ -76,7 +76,7 @@ def held_values(
 
 
 def end_values(parameters: Sequence[tuple[int, ...]], vocabulary_size: int) -> int:
-    """Values of embedding and head."""
+    """Count the values of embedding and head."""
     return sum(math.prod(one) for one in parameters if one[0] == vocabulary_size)
 
 
@@ -103,7 +103,7 @@ _CODES: dict[OptimizerKind, int] = {"adamw-8bit": 256, "adamw-4bit": 16}
 
 
 def gradient_width(recipe: Recipe) -> int:
-    """Bytes per value of a gradient."""
+    """Return the bytes per value of a gradient."""
     is_wide = recipe.optimizer.grad_dtype == "float32"
     return FLOAT32 if is_wide else WIDTHS[recipe.dtype]
 
@@ -143,8 +143,8 @@ def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
 
 
 def outer_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
-    """Bytes in host memory of what replicas that sync rarely keep between syncs: the weights of
-    the last one, and their momentum, in float32; and of a fragment that is under way.
+    """Return the bytes in host memory that rarely syncing replicas keep between syncs: weights and
+    momentum of the last sync in float32, and the fragment in transit.
     """
     section = recipe.data_parallel
     if not section.syncs_rarely:
@@ -156,7 +156,7 @@ def outer_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
 
 
 def update_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
-    """Bytes of the float32 copies that exist at once while weights are updated.
+    """Return the bytes of the float32 copies that exist at once while weights are updated.
 
     Of one parameter, or of several of at most :data:`UPDATED_AT_ONCE_BYTES`. A compiled kernel for
     stochastic rounding has none.
@@ -179,7 +179,7 @@ def update_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
 
 
 def _factored_values(parameter: tuple[int, ...]) -> int:
-    """Values in Adafactor's state: one per row and column, or all of a vector."""
+    """Count the values in Adafactor's state: one per row and column, or all of a vector."""
     if len(parameter) <= 1:
         return math.prod(parameter)
     *others, rows, columns = parameter
@@ -190,7 +190,7 @@ def _factored_values(parameter: tuple[int, ...]) -> int:
 
 
 class MemoryEstimate(Record, frozen=True):
-    """Bytes that one rank holds."""
+    """The bytes that one rank holds."""
 
     weights: int = 0
     gradients: int = 0
@@ -237,7 +237,7 @@ class MemoryEstimate(Record, frozen=True):
 
 
 def shown_bytes(size: int) -> str:
-    """A size in decimal units, as GPUs are sold."""
+    """Format a size in decimal units, as GPUs are sold."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6)):
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
@@ -256,7 +256,7 @@ LARGE_LOGITS_BYTES = 128 << 20
 
 
 class StageShape(Record, frozen=True):
-    """What the memory of a stage depends on."""
+    """The properties of a stage that its memory depends on."""
 
     parameters: tuple[tuple[int, ...], ...]
     """Their shapes."""
@@ -283,13 +283,13 @@ class StageShape(Record, frozen=True):
 
     @property
     def frozen(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the parameters that have no gradients."""
+        """The shapes of the parameters that have no gradients."""
         if self.adapted is None:
             return ()
         return tuple((Counter(self.parameters) - Counter(self.whole)).elements())
 
     def trained(self, recipe: Recipe) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the parameters that have gradients."""
+        """Return the shapes of the parameters that have gradients."""
         if self.adapted is None:
             return self.parameters
         rank = recipe.adapters.rank
@@ -353,7 +353,7 @@ def memory_estimate(
 
 
 def _quantized(recipe: Recipe, stage: StageShape) -> tuple[LinearShape, ...]:
-    """Shapes of a stage's weights that are kept in 4 bits."""
+    """Return the shapes of a stage's weights that are kept in 4 bits."""
     return stage.adapted or () if recipe.adapters.quantizes else ()
 
 
@@ -384,7 +384,7 @@ def saved_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
 
 
 def _adapter_bytes(recipe: Recipe, stage: StageShape, again: int = 0) -> int:
-    """Bytes that autograd saves of a stage's adapters for one token.
+    """Return the bytes that autograd saves of a stage's adapters for one token.
 
     Of each: what its first matrix gives; with dropout, its input and the mask; where products are
     kept, what its second matrix gives.
@@ -401,7 +401,7 @@ def _adapter_bytes(recipe: Recipe, stage: StageShape, again: int = 0) -> int:
 
 
 def deferred_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """Return the bytes that are kept of one microbatch while its gradients of weights are deferred.
+    """Return the bytes that are kept of one microbatch while its weight gradients are deferred.
 
     Projections of the same input share it. The head is a part of the chunked losses, which compute
     its gradient with their own.
@@ -417,7 +417,7 @@ def deferred_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
 
 
 def _deferred_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """Bytes that are deferred at most, beyond what microbatches in flight hold at most."""
+    """Return the maximum of deferred bytes, beyond the maximum for microbatches in flight."""
     if not stage.deferred:
         return 0
     microbatches, ahead = recipe.microbatches, stage.in_flight
@@ -432,7 +432,7 @@ def _deferred_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int
 
 
 def _has_mask(shape: ModelShape, recipe: Recipe) -> bool:
-    """Whether attention gets a mask, which its layers share; bfloat16 needs none on a GPU."""
+    """Whether attention gets a mask, which its layers share; bfloat16 on a GPU needs none."""
     kind, on_cpu = recipe.model.attention, recipe.train.device == "cpu"
     has_kernel = kind == "auto" and recipe.dtype == "bfloat16" and not on_cpu
     needs = recipe.data.is_packed or shape.layer.is_capped
@@ -441,7 +441,7 @@ def _has_mask(shape: ModelShape, recipe: Recipe) -> bool:
 
 
 def _layer_bytes(shape: ModelShape, recipe: Recipe) -> int:
-    """Bytes that autograd saves in one layer for one token."""
+    """Return the bytes that autograd saves in one layer for one token."""
     width, hidden = WIDTHS[recipe.dtype], shape.hidden_size
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     kind = shape.layer
@@ -466,7 +466,7 @@ def _layer_bytes(shape: ModelShape, recipe: Recipe) -> int:
 
 
 def _norm_bytes(shape: ModelShape, values: int, width: int, norms: int = 1) -> int:
-    """Bytes that norms save: their float32 input and scale, and what they multiply by weights."""
+    """Return the bytes that norms save: float32 input and scale, and the input of their weights."""
     kind = shape.layer.norm
     if kind == "layer":  # input, mean and scale
         return width * values + 2 * FLOAT32 * norms
@@ -475,13 +475,13 @@ def _norm_bytes(shape: ModelShape, values: int, width: int, norms: int = 1) -> i
 
 
 def _product_values(shape: ModelShape) -> int:
-    """Values that a layer's matrix products and attention produce for one token."""
+    """Count the values that a layer's matrix products and attention produce for one token."""
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     return 2 * queries + 2 * keys + 2 * shape.hidden_size + shape.mlp_outputs
 
 
 def _layer_at_work(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """Bytes of the one layer that is being recomputed, or fetched from the host before it."""
+    """Return the bytes of the one layer that is being recomputed, or fetched from the host."""
     is_kept_here = recipe.checkpointing == "none" and not stage.offloads
     if is_kept_here or not stage.layers:
         return 0
@@ -493,7 +493,7 @@ def _layer_at_work(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
 
 
 def _loss_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """Bytes from the last norm to the loss."""
+    """Return the bytes from the last norm to the loss."""
     width, vocabulary = WIDTHS[recipe.dtype], shape.vocabulary_size
     tokens, normed = _tokens(recipe), width * shape.hidden_size
     # Float32 probabilities, and gradients of the same size in the backward pass.
@@ -520,7 +520,7 @@ def _transfer_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int
 
 
 def _sent_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """Bytes of what a stage has sent and torch still holds.
+    """Return the bytes that a stage has sent and torch still holds.
 
     torch's 1F1B waits for each send before the next: it holds the results that await their
     backward pass, and the last send. All other schedules keep every send, with its tensor, until
@@ -535,17 +535,17 @@ def _sent_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
 
 
 def _boundary_bytes(shape: ModelShape, recipe: Recipe) -> int:
-    """Bytes of a microbatch's hidden states, which stages exchange."""
+    """Return the bytes of a microbatch's hidden states, which stages exchange."""
     return _tokens(recipe) * shape.hidden_size * WIDTHS[recipe.dtype]
 
 
 def _backwards(recipe: Recipe) -> int:
-    """Backward passes whose gradients are added up in a step."""
+    """Count the backward passes whose gradients are summed in a step."""
     return recipe.train.accumulation * recipe.microbatches
 
 
 def _tokens(recipe: Recipe) -> int:
-    """Tokens per microbatch."""
+    """Return the number of tokens per microbatch."""
     return recipe.microbatch_size * recipe.data.sequence_length
 
 
@@ -577,7 +577,7 @@ are imported, 375 once its process group is there (measured, torch 2.13)."""
 
 
 class DeviceOverhead(Record, frozen=True):
-    """Bytes that a rank takes of its GPU, or of its node on a CPU, besides its tensors, roughly."""
+    """Approximate bytes that a rank needs on its GPU or, on CPUs, its node, besides its tensors."""
 
     cuda: int
     nccl: int
@@ -601,7 +601,7 @@ CPU_OVERHEAD = DeviceOverhead(cuda=0, nccl=0, reserve=0, process=PROCESS_BYTES)
 def gpu_overhead(
     recipe: Recipe, layout: Layout, place: int, estimate: MemoryEstimate, *, is_tied: bool
 ) -> DeviceOverhead:
-    """Estimate what a rank takes of its GPU besides its tensors.
+    """Estimate what a rank takes on its GPU besides its tensors.
 
     Args:
         place: of the rank in its pipeline.
@@ -640,7 +640,7 @@ def model_config(recipe: Recipe) -> Config | None:
 
 
 def refuse_model_here(recipe: Recipe) -> None:
-    """Raise what the trainer would say of the recipe's model, if its config is on this machine.
+    """Raise the trainer's error about the recipe's model, if its config is on this machine.
 
     Raises:
         RecipeError: the trainer cannot use it.
@@ -651,7 +651,7 @@ def refuse_model_here(recipe: Recipe) -> None:
 
 
 def _here(path: str) -> Path:
-    """Where a model is on this machine, if it is: of one of the hub, at least its config."""
+    """Return where a model is on this machine, if it is; of a hub model, at least its config."""
     model = hub_copy(path) or hub_id(path)
     directory = in_home(path)
     cached = None if model is None or directory.exists() else snapshot(model)
@@ -676,7 +676,7 @@ def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]
 
 
 def place_forecast(recipe: Recipe, config: Config, layout: Layout, place: int) -> MemoryEstimate:
-    """Like :func:`forecast`, of one rank of a pipeline and without its check."""
+    """Estimate the memory of one rank in a pipeline, without the checks of :func:`forecast`."""
     stages = [_stage(recipe, config, layout, index) for index in layout.stages_of(place)]
     return memory_estimate(shape_of(config), recipe, stages)
 
@@ -707,7 +707,7 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
 
 
 def adapted_linears(recipe: Recipe, config: Config) -> tuple[LinearShape, ...]:
-    """Return the shapes of a layer's linear layers that have an adapter.
+    """Return the shapes of the linear layers in a layer that have an adapter.
 
     Raises:
         RecipeError: the adapters do not fit the model.
@@ -732,7 +732,9 @@ def trains_head(recipe: Recipe, config: Config) -> bool:
 def _trained_whole(
     recipe: Recipe, config: Config, *, is_first: bool, is_last: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Shapes of a stage's embedding and head that are trained in full next to adapters."""
+    """Return the shapes of a stage's embedding and head that are trained in full alongside
+    adapters.
+    """
     if not recipe.trains_adapters:
         return ()
     shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
@@ -765,8 +767,8 @@ def shown_adapters(recipe: Recipe, config: Config) -> tuple[str, ...]:
 def trained_parameters(
     recipe: Recipe, config: Config, layers: int, *, is_first: bool, is_last: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the parameters of a stage that have gradients: of adapters and of what
-    is trained whole next to them, or all.
+    """Return the shapes of a stage's parameters that have gradients: those of adapters and of what
+    is trained in full alongside them, or all.
     """
     if not recipe.trains_adapters:
         return parameters(config, layers, is_first=is_first, is_last=is_last)

@@ -1,4 +1,6 @@
-"""Recipe parser: TOML to a checked :class:`Recipe`. Imports neither torch nor transformers."""
+"""Recipe parser: turns TOML into a checked :class:`Recipe`. Imports neither torch nor
+transformers.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ _DURATIONS = ("steps", "epochs")
 
 
 def override_in(raw: dict[str, Any], override: str) -> None:
-    """Change a recipe as TOML has it. Of ``train.steps`` and ``train.epochs`` the last one counts.
+    """Apply an override to a recipe's TOML data. Of ``train.steps`` and ``train.epochs``, the last
+    wins.
 
     Args:
         override: ``section.field=value``, in TOML spelling; bare words are text.
@@ -81,7 +84,7 @@ def override_in(raw: dict[str, Any], override: str) -> None:
 
 
 def _rename(raw: dict[str, Any]) -> None:
-    """Take old names of fields, and say the new ones.
+    """Replace old field names by their new ones.
 
     Raises:
         RecipeError: both names are given.
@@ -98,7 +101,7 @@ def _rename(raw: dict[str, Any]) -> None:
 
 
 def resolve_duration(raw: dict[str, Any]) -> None:
-    """Leave the steps of a recipe that gives epochs open.
+    """Leave the number of steps open if a recipe gives epochs.
 
     Raises:
         RecipeError: it gives both.
@@ -112,13 +115,13 @@ def resolve_duration(raw: dict[str, Any]) -> None:
 
 
 def is_duration(override: str) -> bool:
-    """Whether it gives steps or epochs."""
+    """Whether an override sets steps or epochs."""
     section, _, field = override.partition("=")[0].strip().partition(".")
     return section == "train" and field in _DURATIONS
 
 
 def refuse_both_durations(overrides: Iterable[str]) -> None:
-    """Refuse what one person gives at once: there the last one is not meant.
+    """Refuse both durations from one person at once, who cannot mean that the last one wins.
 
     Raises:
         RecipeError: both steps and epochs are given.
@@ -175,7 +178,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recipe") -> Recipe:
-    """Parse a recipe from TOML text; see :func:`load_recipe`. One that was parsed is known."""
+    """Parse a recipe from TOML text; see :func:`load_recipe`. Results are cached."""
     return _parsed(text, tuple(overrides), name)
 
 
@@ -189,7 +192,7 @@ def _parsed(text: str, overrides: tuple[str, ...], name: str) -> Recipe:
 
 
 def recipe_from(raw: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
-    """Like :func:`parse_recipe`, from what TOML holds."""
+    """Parse a recipe from decoded TOML, like :func:`parse_recipe`."""
     for override in overrides:
         override_in(raw, override)
     _rename(raw)
@@ -364,7 +367,7 @@ def _explained(raw: dict[str, Any], message: str) -> RecipeError:
 
 
 def _at(raw: dict[str, Any], path: str) -> tuple[str, Any, inspect.Type]:
-    """A place like ``data.sources[0].weight``, what is there and what is allowed there.
+    """Return a place like ``data.sources[0].weight``, its value, and what is allowed there.
 
     Of lists of numbers it is the whole list.
     """

@@ -26,7 +26,7 @@ ScheduleName = Literal[
 
 
 class ScheduleKind(NamedTuple):
-    """Requirements of a schedule.
+    """The requirements of a schedule.
 
     Args:
         stages_per_rank: by default.

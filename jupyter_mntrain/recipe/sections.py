@@ -110,12 +110,12 @@ class DataSection(UserRecord, frozen=True):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All that is read, to train and to evaluate on."""
+        """All paths that are read, for training and evaluation."""
         trained = tuple(one.path for one in self.sources) or (self.source,)
         return trained if self.evaluation_path is None else (*trained, self.evaluation_path)
 
     def of_path(self, path: str) -> DataSection:
-        """The same for one other source."""
+        """Return the section with a single other source."""
         return msgspec.structs.replace(self, source=path, sources=())
 
     @property
@@ -174,12 +174,12 @@ class AdaptersSection(UserRecord, frozen=True):
 
     @property
     def scale(self) -> float:
-        """What an adapter's output is multiplied with."""
+        """The factor of an adapter's output."""
         return self.chosen_alpha / self.rank
 
     @property
     def quantizes(self) -> bool:
-        """Whether weights next to adapters are kept in 4 bits."""
+        """Whether the weights that adapters apply to are kept in 4 bits."""
         return self.quantize_base != "none"
 
     def trains(self, end: End, *, is_tied: bool) -> bool:
@@ -188,7 +188,7 @@ class AdaptersSection(UserRecord, frozen=True):
 
 
 def check_adapters(section: AdaptersSection) -> None:
-    """Refuse fields of adapters that there are none of.
+    """Refuse adapter fields if there are no adapters.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -219,7 +219,7 @@ def check_base(section: AdaptersSection, model_type: str, *, transposed: bool) -
 
 
 def adapted(section: AdaptersSection, linears: Mapping[str, LinearShape]) -> list[str]:
-    """Names of the linear layers that have an adapter.
+    """Return the names of the linear layers that have an adapter.
 
     Args:
         linears: the shapes of those that may have one, by name, like ``self_attn.q_proj``.
@@ -250,12 +250,12 @@ def adapted(section: AdaptersSection, linears: Mapping[str, LinearShape]) -> lis
 
 
 def nf4_scale_block(linear: LinearShape) -> int:
-    """How many scales of a weight in NF4 share a scale of their own."""
+    """Return how many scales of an NF4 weight share a second-level scale."""
     return math.gcd(math.prod(linear) // NF4_BLOCK, NF4_SCALE_BLOCK)
 
 
 def nf4_bytes(linear: LinearShape, width: int) -> int:
-    """Bytes of a weight in NF4.
+    """Return the bytes of an NF4 weight.
 
     Args:
         width: of a value that it is computed with.
@@ -267,7 +267,7 @@ def nf4_bytes(linear: LinearShape, width: int) -> int:
 
 
 def dequantizing_bytes(linear: LinearShape, width: int) -> int:
-    """Most bytes that are held while a whole weight is made of one in NF4.
+    """Return the peak bytes while an NF4 weight is dequantized.
 
     Args:
         width: of each of its values.
@@ -276,7 +276,7 @@ def dequantizing_bytes(linear: LinearShape, width: int) -> int:
 
 
 def adapter_shapes(rank: int, linear: LinearShape) -> tuple[LinearShape, LinearShape]:
-    """Shapes of the two matrices alongside a linear layer."""
+    """Return the shapes of an adapter's two matrices for a linear layer."""
     given, taken = linear
     return (rank, taken), (given, rank)
 
@@ -330,12 +330,12 @@ class CheckpointSection(UserRecord, frozen=True):
 
     @property
     def counts_time(self) -> bool:
-        """Whether a checkpoint is due after some time, rather than after some steps."""
+        """Whether checkpoints are scheduled by time instead of steps."""
         return self.interval_minutes > 0 or self.failure_hours > 0
 
 
 def check_checkpoint(section: CheckpointSection) -> None:
-    """Refuse directories that are relative or the same, and two intervals.
+    """Refuse directories that are relative or identical, and two intervals at once.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -459,28 +459,32 @@ class DataParallelSection(UserRecord, frozen=True):
 
     @property
     def width(self) -> int:
-        """Number of pipelines."""
+        """The number of pipelines."""
         return self.replicas * self.shards
 
     @property
     def syncs_rarely(self) -> bool:
-        """Whether replicas train apart between syncs; else they sum gradients in every step."""
+        """Whether replicas train independently between syncs; otherwise they sum gradients in
+        every step.
+        """
         return self.sync_every > 0
 
     @property
     def fragment_steps(self) -> int:
-        """Steps from the sync of one fragment to that of the next; 0 without rare syncs."""
+        """The steps between the syncs of one fragment and the next; 0 without rare syncs."""
         return self.sync_every // self.sync_fragments
 
     def fragment_due(self, step: int) -> int | None:
-        """Number of the fragment that is synced after ``step`` steps, if one does."""
+        """Return the number of the fragment that is synced after ``step`` steps; ``None`` if none
+        is.
+        """
         if not (self.syncs_rarely and step) or step % self.fragment_steps:
             return None
         return (step // self.fragment_steps - 1) % self.sync_fragments
 
     @property
     def sent_bytes(self) -> float:
-        """Bytes per value that replicas average at a sync."""
+        """The bytes per value that replicas average at a sync."""
         return SENT_BYTES[self.sync_dtype]
 
     @property
@@ -490,14 +494,14 @@ class DataParallelSection(UserRecord, frozen=True):
 
     @property
     def given(self) -> str:
-        """Its sizes, as a recipe names them."""
+        """The numbers of replicas and shards, as a recipe writes them."""
         sizes = {"replicas": self.replicas, "shards": self.shards}
         return " x ".join(f"data_parallel.{name} = {n}" for name, n in sizes.items() if n > 1)
 
 
 def check_syncs(section: DataParallelSection, evaluation: EvaluationSection) -> None:
-    """Refuse a single replica that syncs with others, an outer optimizer without syncs, and
-    evaluations between them.
+    """Refuse syncs of a single replica, an outer optimizer without syncs, and evaluations between
+    syncs.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -527,8 +531,8 @@ def check_syncs(section: DataParallelSection, evaluation: EvaluationSection) -> 
 
 
 def _check_fragments(section: DataParallelSection) -> None:
-    """Refuse fragments that do not share the steps evenly, and averages that are taken later than
-    the next fragment syncs.
+    """Refuse fragments that do not divide the steps evenly, and delays that reach the next
+    fragment's sync.
     """
     every, fragments, delay = section.sync_every, section.sync_fragments, section.sync_delay
     given = f"data_parallel.sync_every = {every}"
@@ -743,20 +747,22 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def steps(self) -> int:
-        """Optimizer steps in all. Of epochs only the ranks know them, once they read the data:
-        where they may be unknown, ask ``train.steps``.
+        """The number of optimizer steps. With epochs, only the ranks know it, after reading the
+        data; where it may be unknown, use ``train.steps``.
         """
         assert self.train.steps is not None  # noqa: S101
         return self.train.steps
 
     @property
     def schedule(self) -> ScheduleName:
-        """Of the pipeline; ``auto`` is eager 1F1B until the job is planned."""
+        """The pipeline schedule; ``auto`` is eager 1F1B until the job is planned."""
         return "eager-1f1b" if self.pipeline.schedule == "auto" else self.pipeline.schedule
 
     @property
     def microbatches(self) -> int:
-        """Of one pass over the pipeline; ``auto`` is at most 8 until the job is planned."""
+        """The microbatches in one pass over the pipeline; ``auto`` is at most 8 until the job is
+        planned.
+        """
         given = self.pipeline.microbatches
         if given != "auto":
             return given
@@ -765,26 +771,26 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def split(self) -> Literal["even"] | tuple[int, ...]:
-        """Layers of each stage; ``auto`` is ``even`` until the job is planned."""
+        """The number of layers in each stage; ``auto`` is ``even`` until the job is planned."""
         return "even" if self.pipeline.split == "auto" else self.pipeline.split
 
     @property
     def checkpointing(self) -> Checkpointing:
-        """What the backward pass computes again; ``auto`` is nothing until the job is planned."""
+        """What the backward pass recomputes; ``auto`` is nothing until the job is planned."""
         return "none" if self.memory.checkpointing == "auto" else self.memory.checkpointing
 
     def recomputed(self, layers: int) -> int:
-        """How many of a stage's layers are recomputed in the backward pass."""
+        """Return how many of a stage's layers are recomputed in the backward pass."""
         return 0 if self.checkpointing == "none" else -(-layers // self.memory.checkpointing_every)
 
     @property
     def microbatch_size(self) -> int:
-        """Sequences per microbatch."""
+        """The number of sequences per microbatch."""
         return self.train.batch_size // self.microbatches_per_step
 
     @property
     def microbatches_per_step(self) -> int:
-        """Microbatches per optimizer step, over all pipelines."""
+        """The number of microbatches per optimizer step, over all pipelines."""
         return self.data_parallel.width * self.train.accumulation * self.microbatches
 
     @property
@@ -794,22 +800,22 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def decay_steps(self) -> int:
-        """Steps over which ``wsd`` falls."""
+        """The number of steps over which ``wsd`` decays."""
         return max(1, round(self.optimizer.decay_share * self.steps))
 
     @property
     def dtype(self) -> Dtype:
-        """Of the weights; ``auto`` is ``float32`` until the job's GPUs are known."""
+        """The dtype of the weights; ``auto`` is ``float32`` until the job's GPUs are known."""
         return "float32" if self.model.dtype == "auto" else self.model.dtype
 
     @property
     def compiles(self) -> bool:
-        """Whether layers are compiled; ``auto`` does not until the job's GPUs are known."""
+        """Whether layers are compiled; ``auto`` is false until the job's GPUs are known."""
         return self.memory.compile is True
 
     @property
     def precision(self) -> Precision:
-        """How weights are stored between steps; resolves ``auto``."""
+        """How weights are stored between steps, with ``auto`` resolved."""
         given = self.optimizer.precision
         if given != "auto":
             return given
@@ -824,22 +830,22 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def trains_adapters(self) -> bool:
-        """Whether adapters are trained, and the weights next to them are frozen, except for
+        """Whether adapters are trained, and other weights frozen except for
         ``adapters.train_whole``.
         """
         return self.adapters.rank > 0
 
     @property
     def trains_tied(self) -> bool:
-        """Whether an embedding that is tied is trained."""
+        """Whether a tied embedding is trained."""
         return self.adapters.trains("embedding", is_tied=True)
 
     def pipeline_ranks(self, world_size: int) -> int:
-        """Ranks per pipeline."""
+        """Return the number of ranks per pipeline."""
         return world_size // self.data_parallel.width
 
     def stages(self, world_size: int) -> int:
-        """Stages per pipeline; a single rank is one stage."""
+        """Return the number of stages per pipeline; a single rank is one stage."""
         ranks = self.pipeline_ranks(world_size)
         return 1 if ranks == 1 else ranks * self.stages_per_rank
 
@@ -892,7 +898,7 @@ FIXED: Final = {
 
 
 def why_fixed(name: str) -> str:
-    """Why a setting does not change while a job runs; empty if it does."""
+    """Return why a setting cannot change while a job runs; empty if it can."""
     if name in CHANGEABLE:
         return ""
     return FIXED.get(name) or FIXED[name.partition(".")[0]]

@@ -1,4 +1,4 @@
-"""Stored recipe: that of a job with what was chosen for its devices, and its run's checkpoints."""
+"""Stored recipe: a job's recipe with values chosen for its devices, and its run's checkpoints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DECIDED: Final = (*AUTOMATIC, *PLANNED)
 
 
 def resolved(recipe: Recipe, chosen: Mapping[str, str]) -> Recipe:
-    """The same recipe with these values in place of ``auto``; what it sets itself stays.
+    """Return the recipe with these values in place of ``auto``; fields that it sets itself stay.
 
     Args:
         chosen: values by ``section.field``, in TOML without quotes.
@@ -62,7 +62,7 @@ def resolved(recipe: Recipe, chosen: Mapping[str, str]) -> Recipe:
 
 
 def _value(word: str) -> Any:
-    """Of a setting: a number, a list, or the word itself."""
+    """Parse the value of a setting: a number, a list, or the word itself."""
     try:
         return json.loads(word)
     except ValueError:
@@ -76,7 +76,7 @@ def is_open(recipe: Recipe, name: str) -> bool:
 
 
 def values_of(recipe: Recipe) -> dict[str, str]:
-    """The automatic settings of a recipe, as for :func:`resolved`; none that is open."""
+    """Return the automatic settings of a recipe that are resolved, as for :func:`resolved`."""
     found = {}
     for name in _DECIDED:
         section, _, field = name.partition(".")
@@ -87,8 +87,8 @@ def values_of(recipe: Recipe) -> dict[str, str]:
 
 
 def without_plan(recipe: Recipe) -> Recipe:
-    """The same recipe with a value for each setting that a plan would decide, where there is none:
-    as under torchrun by hand. Microbatches in flight stay open: the trainer measures the links.
+    """Return the recipe with defaults for settings that a plan would decide, as under torchrun by
+    hand. Microbatches in flight stay open: the trainer measures the links.
     """
     return resolved(
         recipe,
@@ -102,8 +102,8 @@ def without_plan(recipe: Recipe) -> Recipe:
 
 
 def as_trained(recipe: Recipe) -> Recipe:
-    """A stored recipe as it was trained with: an older version had ``float32``, float32 masters and
-    no compilation where nothing was said.
+    """Return a stored recipe as it was trained: older versions defaulted to ``float32``, float32
+    masters and no compilation.
     """
     known = resolved(recipe, {"model.dtype": "float32", "memory.compile": "false"})
     return without_plan(resolved(known, {"optimizer.precision": known.precision}))
@@ -116,7 +116,7 @@ RECIPE_FILE = "recipe.toml"
 
 
 def overrides_of(spec: JobSpec) -> tuple[str, ...] | None:
-    """The changes that a job makes to the recipe it carries; ``None`` if it runs no recipe."""
+    """Return the changes that a job makes to its recipe; ``None`` if it runs no recipe."""
     words = spec.entry[3:]
     is_recipe = spec.entry[:3] == ("-m", TRAINER, RECIPE_FILE) and RECIPE_FILE in spec.files
     if not is_recipe or words[::2] != (SET,) * (len(words) // 2) or len(words) % 2:
@@ -125,12 +125,12 @@ def overrides_of(spec: JobSpec) -> tuple[str, ...] | None:
 
 
 def chosen_words(spec: JobSpec) -> tuple[str, ...]:
-    """What was chosen for a job, as changes of its recipe. They go before its own, which win."""
+    """Return what was chosen for a job, as overrides that precede its own, which win."""
     return tuple(word for one in spec.chosen.items() for word in (SET, "=".join(one)))
 
 
 def recipe_of(spec: JobSpec) -> Recipe | None:
-    """The recipe that a job trains by, with what was chosen for it; ``None`` for a script.
+    """Return the recipe that a job trains, with what was chosen for it; ``None`` for a script.
 
     Raises:
         RecipeError: it is not valid.
@@ -140,7 +140,7 @@ def recipe_of(spec: JobSpec) -> Recipe | None:
 
 
 def written_recipe(spec: JobSpec) -> Recipe | None:
-    """Like :func:`recipe_of`, with ``auto`` as it was written."""
+    """Return the recipe of a job with ``auto`` as it was written; ``None`` for a script."""
     overrides = overrides_of(spec)
     if overrides is None:
         return None
@@ -148,12 +148,12 @@ def written_recipe(spec: JobSpec) -> Recipe | None:
 
 
 def named_directory(recipe: Recipe, run: str) -> Path | None:
-    """The run's folder in the recipe's ``checkpoint.directory``; ``None`` if it names none."""
+    """Return the run's folder in the recipe's ``checkpoint.directory``; ``None`` if unset."""
     given = recipe.checkpoint.directory
     return None if given is None else in_home(given) / run
 
 
 def durable_directory(recipe: Recipe, run: str) -> Path | None:
-    """The run's folder in the recipe's ``checkpoint.copy_to``; ``None`` if it names none."""
+    """Return the run's folder in the recipe's ``checkpoint.copy_to``; ``None`` if unset."""
     given = recipe.checkpoint.copy_to
     return None if given is None else in_home(given) / run

@@ -1,4 +1,4 @@
-"""Telemetry: the recorder used inside ranks, formulas and peaks.
+"""Telemetry: the recorder used inside ranks, formulas, and peak rates of devices.
 
 The package imports no torch; what measures a model (``device``, ``memory``, the callbacks) does.
 Names are loaded on first use: a driver needs none of them to know its interfaces.

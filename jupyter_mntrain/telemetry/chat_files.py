@@ -1,4 +1,4 @@
-"""Chat files: a question to a chat job and its answer, in the attempt's metrics directory.
+"""Chat files: the question to a chat job and its answer, in the attempt's metrics directory.
 
 The agent writes the question each time that it hears from the driver, so the file's time says when
 that was. The job writes the answer, piece by piece.
@@ -19,7 +19,7 @@ QUESTION_FILE, ANSWER_FILE = "chat-question.json", "chat-answer.json"
 
 
 def is_news(directory: Path, request: ChatRequest) -> bool:
-    """Whether a request says more than that the driver is still there."""
+    """Whether a request has a new question or ends the chat, and is not just a sign of life."""
     known = read_question(directory)
     if known is None:
         return True
@@ -37,7 +37,7 @@ def put_question(directory: Path, request: ChatRequest) -> None:
 
 
 def note_driver(directory: Path) -> None:
-    """Note that the driver is there."""
+    """Note that the driver is still there."""
     with suppress(FileNotFoundError):  # the job has just ended
         os.utime(directory / QUESTION_FILE)
 
@@ -50,7 +50,7 @@ def read_question(directory: Path) -> ChatRequest | None:
 
 
 def put_answer(directory: Path, answer: ChatAnswer) -> None:
-    """Write the answer as far as it has come.
+    """Write the answer so far.
 
     Raises:
         OSError: the disk is full.
@@ -59,7 +59,7 @@ def put_answer(directory: Path, answer: ChatAnswer) -> None:
 
 
 def read_answer(directory: Path) -> ChatAnswer | None:
-    """The answer so far; ``None`` while the model is loaded."""
+    """Read the answer so far; ``None`` while the model is loading."""
     try:
         return msgspec.json.decode((directory / ANSWER_FILE).read_bytes(), type=ChatAnswer)
     except (OSError, msgspec.MsgspecError):
@@ -67,7 +67,7 @@ def read_answer(directory: Path) -> ChatAnswer | None:
 
 
 def end_conversation(directory: Path, attempt: int) -> None:
-    """Delete question and answer: what people say to a model is not kept.
+    """Delete question and answer, since chats are not kept.
 
     A last question stays, without words: one that comes late is not written any more.
     """
@@ -88,7 +88,9 @@ class QuestionReader:
         self.newest: ChatRequest | None = None
 
     def look(self) -> bool:
-        """Read the newest question; whether the driver has been heard since the last look."""
+        """Read the newest question; return whether the driver gave a sign of life since the last
+        call.
+        """
         try:
             status = self._path.stat()
         except OSError:

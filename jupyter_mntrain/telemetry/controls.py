@@ -1,4 +1,4 @@
-"""Control file: requests to a running job, read when it changes.
+"""Control file: requests to a running job, which its ranks read when it changes.
 
 The agent writes it and every rank reads its own node's; the trainer makes all ranks act on it at
 the same step. Imports no torch, so any script can use it.
@@ -21,7 +21,7 @@ CONTROLS_FILE = "controls.json"
 
 
 class Controls(Record, frozen=True):
-    """What was requested of an attempt so far.
+    """The requests to an attempt so far.
 
     Args:
         saves: the key of each requested save; a repeated key counts once.
@@ -35,7 +35,7 @@ class Controls(Record, frozen=True):
 
 
 def read_controls(directory: Path) -> Controls:
-    """Read the control file of an attempt's metrics directory; without one, no requests."""
+    """Read the control file in an attempt's metrics directory; without one, return none."""
     try:
         return msgspec.json.decode((directory / CONTROLS_FILE).read_bytes(), type=Controls)
     except (OSError, msgspec.MsgspecError):
@@ -81,11 +81,11 @@ class ControlReader:
         self._settings_taken = 0
 
     def wants_save(self) -> bool:
-        """Whether a save was requested and not made yet."""
+        """Whether a requested save has not been made yet."""
         return len(self._read().saves) > self._saves_done
 
     def wants_stop(self) -> bool:
-        """Whether the job was asked to save and end."""
+        """Whether the job should save and end."""
         return self._read().is_stop
 
     def saved(self) -> None:
@@ -93,7 +93,9 @@ class ControlReader:
         self._saves_done = len(self._controls.saves)
 
     def settings(self) -> tuple[SettingsRequest, ...]:
-        """The changes of settings that were requested and not taken yet. Of the trainer only."""
+        """Return the requested changes of settings that are not yet applied. Only the trainer uses
+        it.
+        """
         return self._read().settings[self._settings_taken :]
 
     def took_settings(self, count: int) -> None:

@@ -1,4 +1,5 @@
-"""Formulas: every derived number that mntrain shows, with its source. Pure; fractions are 0..1.
+"""Formulas for every derived number that mntrain shows, with their sources. Pure; fractions are
+0..1.
 
 Model FLOPs follow PaLM (arXiv 2204.02311, appendix B): a multiply-add is 2 FLOPs, backward costs
 twice forward, attention counts the full T x T square, or T x W where a layer sees W tokens back
@@ -18,7 +19,7 @@ FORWARD_AND_BACKWARD = 3
 
 
 class LayerKind(UserRecord, frozen=True):
-    """What a decoder layer computes, besides its sizes; by default as Llama."""
+    """What a decoder layer computes, besides its sizes; by default as in Llama."""
 
     is_gated: bool = True
     """Whether its MLP has three matrices, rather than two."""
@@ -38,7 +39,7 @@ class LayerKind(UserRecord, frozen=True):
 
 
 class ModelShape(Record, frozen=True):
-    """Dimensions of a decoder with grouped-query attention."""
+    """The dimensions of a decoder with grouped-query attention."""
 
     layers: int
     hidden_size: int
@@ -51,12 +52,12 @@ class ModelShape(Record, frozen=True):
 
     @property
     def mlp_outputs(self) -> int:
-        """Values of the MLP's first matrices, for one token."""
+        """The number of values that the MLP's first matrices give for one token."""
         return (1 + self.layer.is_gated) * self.intermediate_size
 
 
 def layer_flops_per_token(shape: ModelShape, sequence_length: float) -> float:
-    """FLOPs of one decoder layer for one token, forward and backward (PaLM appendix B).
+    """Return the FLOPs of one decoder layer for one token, forward and backward (PaLM appendix B).
 
     Args:
         sequence_length: that the layer sees; of several layers, their mean.
@@ -70,7 +71,7 @@ def layer_flops_per_token(shape: ModelShape, sequence_length: float) -> float:
 
 
 def layer_windows(config: Any) -> tuple[int | None, ...]:
-    """How many tokens back each layer sees, itself included; ``None`` is all of them.
+    """Return how many tokens back each layer sees, itself included; ``None`` for all of them.
 
     Args:
         config: of a transformers decoder.
@@ -83,7 +84,7 @@ def layer_windows(config: Any) -> tuple[int | None, ...]:
 
 
 def head_flops_per_token(shape: ModelShape) -> float:
-    """FLOPs of the output projection for one token, forward and backward.
+    """Return the FLOPs of the output projection for one token, forward and backward.
 
     The embedding is a lookup and costs nothing, tied or not.
     """
@@ -99,7 +100,8 @@ def stage_flops_per_token(
     adapter_values: int | None = None,
     trains_head: bool = False,
 ) -> float:
-    """FLOPs of a pipeline stage of ``layers`` layers for one token, forward and backward.
+    """Return the FLOPs of a pipeline stage of ``layers`` layers for one token, forward and
+    backward.
 
     Args:
         adapter_values: of a layer's adapters, next to which no gradient of a weight is computed;
@@ -118,7 +120,7 @@ def stage_flops_per_token(
 def dense_flops_per_token(
     weights: int, *, layers: int, heads: int, head_dim: int, sequence_length: float
 ) -> float:
-    """FLOPs of a whole dense decoder for one token: ``6N + 12·L·H·Q·T`` (PaLM appendix B).
+    """Return the FLOPs of a dense decoder for one token: ``6N + 12·L·H·Q·T`` (PaLM appendix B).
 
     Holds for layers of any kind, and equals the sum over a :class:`ModelShape`'s layers and head.
 
@@ -130,7 +132,7 @@ def dense_flops_per_token(
 
 
 def mfu(flops_per_s: float | None, peak_flops_per_s: float | None) -> float | None:
-    """Model FLOPs utilization; ``None`` if anything it needs is unknown.
+    """Return the model FLOPs utilization; ``None`` if anything it needs is unknown.
 
     Source: PaLM appendix B. Of a job: the FLOPs of all ranks over the sum of their devices' *own*
     peaks, which is right for mixed devices. At most 1: a step of the job, from one end of all ranks
@@ -142,7 +144,7 @@ def mfu(flops_per_s: float | None, peak_flops_per_s: float | None) -> float | No
 
 
 def throughput(tokens: float, seconds: float) -> float | None:
-    """Tokens per second; ``None`` if no time passed."""
+    """Return the tokens per second; ``None`` if no time passed."""
     return tokens / seconds if seconds > 0 else None
 
 
@@ -158,7 +160,8 @@ FILLED: Final = {
 def ideal_bubble(
     stages: int, microbatches: int, virtual_stages: int = 1, *, schedule: str | None = None
 ) -> float:
-    """Share of a step that a balanced pipeline must idle: ``i / (v·M + i)``, ``i = S-1``.
+    """Return the share of a step that a balanced pipeline must idle: ``i / (v·M + i)``, ``i =
+    S-1``.
 
     The same for GPipe (arXiv 1811.06965) and 1F1B; schedules with ``v`` stages per rank divide it
     by ``v`` (Megatron-LM, arXiv 2104.04473, section 2.2). Schedules that split the backward pass
@@ -176,7 +179,7 @@ def ideal_bubble(
 
 
 def measured_bubble(compute_s: float, step_s: float) -> float | None:
-    """Share of a step that a rank's stages spent outside forward and backward.
+    """Return the share of a step that a rank's stages spent outside forward and backward.
 
     That is the schedule's bubble, exposed transfers, and the optimizer.
     """
@@ -211,7 +214,7 @@ def step_shares(
     transfer_s: float | None = None,
     bubble: float | None = 0.0,
 ) -> StepShares | None:
-    """Split one step of one rank; ``None`` if no time passed.
+    """Split one step of one rank into shares; ``None`` if no time passed.
 
     Idle slots of the schedule are as long as this rank's own compute slots, so being slowed down by
     another rank counts as waiting, not as the schedule's bubble. Each share is capped by what the
@@ -248,7 +251,7 @@ HEADER_BYTES = 66
 def counted_rate(
     payload_bytes_per_s: float, counted_bytes_per_s: float | None, segment_bytes: int
 ) -> float:
-    """A TCP stream's rate as its interface counts it, with headers.
+    """Return a TCP stream's rate as its interface counts it, with headers.
 
     That is what the counters say, if this stream alone explains it. Otherwise (other traffic,
     counters that are updated seldom, or none) headers are added to every full segment.
@@ -265,7 +268,7 @@ def counted_rate(
 
 
 def link_utilization(bytes_per_s: float, capacity_bytes_per_s: float | None) -> float | None:
-    """Share of a link's capacity in use in *one* direction; links are full duplex.
+    """Return the share of a link's capacity in use in *one* direction; links are full duplex.
 
     100 % is what the interface counted while a probe filled the link: both are counted in the same
     way, headers included. ``None`` if the capacity is unknown.

@@ -1,4 +1,4 @@
-"""GPUs: reads them through NVML."""
+"""GPUs: reads their state through NVML."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def has_driver() -> bool:
 
 
 def has_amd_gpu(sysfs: Path = SYSFS) -> bool:
-    """Whether this machine has a GPU of AMD, its driver loaded or not.
+    """Whether this machine has an AMD GPU, with or without its driver loaded.
 
     One that the driver gives less than 4 GiB is a processor's own graphics: nobody trains on it.
 
@@ -88,13 +88,13 @@ def has_amd_gpu(sysfs: Path = SYSFS) -> bool:
 
 
 def gpus_of(environment: Mapping[str, str]) -> GpuReader:
-    """A reader of the GPUs that a process with this environment may use."""
+    """Return a reader of the GPUs that a process with this environment may use."""
     limits = read_allocation_limits(environment)
     return GpuReader(limits.gpus, is_scheduled=limits.is_scheduled)
 
 
 class Driver(NamedTuple):
-    """NVIDIA's driver.
+    """The version of NVIDIA's driver.
 
     Args:
         cuda: the newest CUDA that it is for, ``12.8``; ``None`` if it does not say.
@@ -105,7 +105,7 @@ class Driver(NamedTuple):
 
 
 class GpuReader:
-    """Reads GPUs. Where the driver does not answer, it is tried again: it may load later.
+    """Reads GPUs. If the driver does not answer, it retries later, since it may be loaded by then.
 
     Args:
         visible: ``CUDA_VISIBLE_DEVICES`` of the process that may use them; ``None``: all GPUs.
@@ -190,7 +190,7 @@ class GpuReader:
         return tuple(gpus)
 
     def _read_instances(self, instances: Sequence[str]) -> tuple[Gpu, ...]:
-        """Read the MIG instance that CUDA offers: of several the first."""
+        """Read the MIG instance that CUDA offers: the first of them."""
         nvml, (uuid, *others) = self._nvml, instances
         self.indices = ()
         try:
@@ -215,7 +215,7 @@ class GpuReader:
         return self._nvml
 
     def held_by(self, pids: Collection[int]) -> tuple[Leftover, ...]:
-        """Return those of the given processes that still hold GPU memory, says the driver."""
+        """Return which of the given processes still hold GPU memory, according to the driver."""
         if self._nvml is None or not pids:
             return ()
         count = self._optional(self._nvml.nvmlDeviceGetCount) or 0
@@ -227,7 +227,7 @@ class GpuReader:
         )
 
     def slowed_by(self, uuid: str) -> str:
-        """What lowers a GPU's clocks now, for people; empty if nothing does.
+        """Return what lowers a GPU's clocks now, for people; empty if nothing does.
 
         A power limit is not told: a busy card that keeps to it runs at its sustained clock.
         """
@@ -244,13 +244,13 @@ class GpuReader:
         return "clocks lowered by the hardware" if mask & SLOWED else ""
 
     def _uuid(self, index: int) -> str:
-        """Empty for a card that fell off the bus."""
+        """Return a GPU's UUID; empty if the card fell off the bus."""
         nvml = self._nvml
         found = self._optional(lambda: nvml.nvmlDeviceGetUUID(self._handle(index)))
         return str(found or "")
 
     def _is_split(self, index: int) -> bool:
-        """Whether CUDA sees the card's MIG instances only."""
+        """Whether CUDA sees only the card's MIG instances."""
         nvml = self._nvml
         modes = self._optional(lambda: nvml.nvmlDeviceGetMigMode(self._handle(index)))
         return bool(modes and modes[0])
@@ -262,8 +262,9 @@ class GpuReader:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
     def _jobs(self, handle: Any) -> list[Any]:
-        """Processes that compute, except the desktop's, which draw and use CUDA as well, and
-        the server of CUDA MPS, which stays when its clients have left: those are listed apart.
+        """Return the computing processes, except for the desktop's, which draw and use CUDA as
+        well, and the server of CUDA MPS, which stays when its clients have left: those are listed
+        separately.
         """
         nvml = self._nvml
         clients = self._optional(lambda: nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)) or ()
@@ -309,7 +310,7 @@ class GpuReader:
         )
 
     def _memory(self, handle: Any) -> tuple[int, int, bool]:
-        """Return (total, used) bytes, and whether they are the machine's."""
+        """Return (total, used) bytes, and whether this is the machine's own memory."""
         try:
             memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         except self._nvml.NVMLError_NotSupported:
@@ -383,7 +384,7 @@ def _none_of(count: int) -> str:
 
 
 def process_on_gpu(pid: int) -> GpuProcess:
-    """Read a process's user and name, if permitted and visible in this container."""
+    """Return a process's user and name, if permitted and visible in this container."""
     try:
         process = psutil.Process(pid)
         with process.oneshot():

@@ -1,4 +1,4 @@
-"""Process group of a rank: how many ranks it really trains with. Imports no torch."""
+"""Process group of a rank: how many ranks it actually trains with. Imports no torch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _OTHER_MEANS = ("horovod", "jax", "mpi4py", "torch_xla")
 
 
 def group_size(modules: Mapping[str, ModuleType] = sys.modules) -> int | None:
-    """Number of ranks in torch's process group, 1 without any; ``None`` if ranks may meet
-    otherwise.
+    """Return the number of ranks in torch's process group, 1 without a group; ``None`` if ranks
+    may communicate in another way.
     """
     distributed = modules.get("torch.distributed")
     if distributed is None or any(name in modules for name in _OTHER_MEANS):

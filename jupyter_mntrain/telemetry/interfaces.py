@@ -1,4 +1,4 @@
-"""Interface kinds: classify a network interface by what sysfs says."""
+"""Interface kinds: classifies network interfaces by their entries in sysfs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def interface_kind(name: str, sysfs: Path = SYSFS) -> InterfaceKind:
 
 
 def _has_card(bridge: Path) -> bool:
-    """Whether one of a bridge's ports is hardware, or a bond or VLAN of hardware."""
+    """Whether a bridge has a port that is hardware, or a bond or VLAN of hardware."""
     return any(
         (port / "device").exists() or any(port.glob("lower_*"))
         for port in (bridge.parent / one.name for one in (bridge / "brif").glob("*"))

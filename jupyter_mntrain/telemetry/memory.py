@@ -1,4 +1,4 @@
-"""Memory gauge: a rank's memory use, read at a bounded rate."""
+"""Memory gauge: reads a rank's memory use at a limited rate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class MemoryGauge:
         return self._resident_bytes
 
     def reserved_bytes(self) -> int | None:
-        """Return what the GPU's allocator holds for it; ``None`` on a CPU. Waits for nothing."""
+        """Return the bytes that the GPU's allocator has reserved; ``None`` on a CPU. Does not
+        wait.
+        """
         if self._device.type != "cuda":
             return None
         return torch.cuda.max_memory_reserved(self._device)

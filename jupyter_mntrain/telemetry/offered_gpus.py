@@ -1,4 +1,4 @@
-"""Offered GPUs: which of a machine's cards ``CUDA_VISIBLE_DEVICES`` leaves to a process. Pure."""
+"""Offered GPUs: which of a machine's cards ``CUDA_VISIBLE_DEVICES`` lets a process use. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_mntrain.model.sources.allocation_limits import INSTANCE
 def visible_gpus(
     value: str | None, uuids: Mapping[int, str], *, is_scheduled: bool = False
 ) -> frozenset[int]:
-    """Which GPUs ``CUDA_VISIBLE_DEVICES`` leaves to a process, by index.
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` lets a process use, by index.
 
     As CUDA reads it: an entry is an index, or the beginning of one GPU's UUID; the first that is
     neither ends the list (CUDA programming guide, environment variables). A scheduler may number
@@ -40,7 +40,7 @@ def visible_gpus(
 
 
 def visible_instances(value: str | None) -> tuple[str, ...]:
-    """The MIG instances that ``CUDA_VISIBLE_DEVICES`` leaves to a process, by their UUIDs.
+    """Return the MIG instances that ``CUDA_VISIBLE_DEVICES`` lets a process use, by UUID.
 
     CUDA offers a process the first of them only (MIG user guide, CUDA device enumeration).
     """

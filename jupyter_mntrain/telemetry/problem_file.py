@@ -22,7 +22,7 @@ MOST_DETAIL = 10 * LINE_LIMIT
 
 
 def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> None:
-    """Write why this rank is about to fail; outside of torchrun, or on a full disk, do nothing."""
+    """Write why this rank is about to fail; do nothing outside of torchrun or on a full disk."""
     error_file = environment.get("TORCHELASTIC_ERROR_FILE")
     if not error_file:
         return
@@ -38,7 +38,7 @@ def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> 
 
 
 def leave_with(error: MntrainError) -> NoReturn:
-    """End this rank with an error that was handed over, and one line of it per node in the log."""
+    """Exit with an error that was handed over to the agent, logged in one line per node."""
     hand_over(error.problem)
     if os.environ.get("LOCAL_RANK", "0") == "0":
         raise SystemExit(f"mntrain: {error}") from None

@@ -1,4 +1,4 @@
-"""Progress: reports of long work inside a rank, at most a few per second."""
+"""Progress: reports on long work inside a rank, at most a few per second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_S = 0.2
 
 
 class ProgressWriter(Protocol):
-    """Receives the progress of a piece of work, like :meth:`Recorder.progress`."""
+    """Receives the progress of some work, like :meth:`Recorder.progress`."""
 
     def __call__(
         self, what: str, done: float, total: float | None = None, unit: str = ""
@@ -25,7 +25,7 @@ def unwatched(what: str, done: float, total: float | None = None, unit: str = ""
 
 
 class Tally:
-    """Adds up amounts and reports each sum; reports 0 at once.
+    """Adds up amounts and reports each sum, starting with 0.
 
     Args:
         progress: receives the sums.
@@ -55,7 +55,7 @@ class Tally:
 
 
 class Pace:
-    """Rate limit for reports: passes each subject's first, its last, and a few in between.
+    """Rate limiter for reports: passes the first and last of each subject, and a few in between.
 
     Args:
         stopwatch: seconds from an arbitrary start.

@@ -278,7 +278,7 @@ class Recorder:
         )
 
     def wrote(self, step: int, prompt: str, text: str) -> None:
-        """Record the model's continuation of ``prompt`` after ``step`` steps, once it is there."""
+        """Record the model's continuation of ``prompt`` after ``step`` steps."""
         self.paused("sampling")
         cut = {"prompt": encodable(prompt[:TEXT_LIMIT]), "text": encodable(text[:TEXT_LIMIT])}
         self._write(RankText(time_s=self._clock(), rank=self._rank, step=step, **cut))
@@ -350,7 +350,7 @@ class Recorder:
             self.close(False, f"{type(error).__name__}: {error}")  # noqa: FBT003
 
     def _look_at_group(self) -> None:
-        """Note the process group during the first steps: it may be gone when the loop ends."""
+        """Note the process group during the first steps, as it may be gone when the loop ends."""
         if not self._steps_to_group:
             return
         self._steps_to_group -= 1
@@ -372,7 +372,7 @@ class Recorder:
         self._write_owed(encoder.encode(sample) + b"\n", may_be_lost=may_be_lost)
 
     def _write_owed(self, line: bytes, *, may_be_lost: bool) -> None:
-        """Write what could not be written before, and a line."""
+        """Write a line, after those that could not be written before."""
         assert self._path is not None  # noqa: S101 - or nothing is recorded
         left = memoryview(self._owed + line)
         try:
@@ -392,7 +392,7 @@ class Recorder:
             self._tell("are written again", is_lost=False)
 
     def _tell(self, what: str, *, is_lost: bool) -> None:
-        """Say once that steps are lost, and once that they are not any more."""
+        """Print a message when steps start to be lost, and another when they are no longer lost."""
         if is_lost != self._is_lost:
             print(f"mntrain: metrics of rank {self._rank} {what}", file=sys.stderr)  # noqa: T201
         self._is_lost = is_lost
@@ -418,7 +418,7 @@ def _as_count(value: SupportsFloat | None) -> int | None:
 
 
 def as_float(value: SupportsFloat) -> float:
-    """Convert to float, detaching a tensor first: torch warns otherwise."""
+    """Convert to float. A tensor is detached first, since torch would warn otherwise."""
     if type(value) is float:
         return value
     detach = getattr(value, "detach", None)

@@ -1,1 +1,3 @@
-"""Workloads: what a job runs (a recipe, a script, a cell or a stored job), and its memory."""
+"""Workloads: what a job runs (a recipe, a script, a cell or a stored job), and the memory it
+needs.
+"""

@@ -1,4 +1,4 @@
-"""Built job: a checked spec, its workload and the cluster to start it on."""
+"""Built job: a checked spec, its workload, and the cluster that it starts on."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Built(NamedTuple):
 
     @property
     def project_data(self) -> dict[str, object]:
-        """The project for programs."""
+        """The project, as data for programs."""
         project = self.project
         if project is None:
             return {}
@@ -85,7 +85,7 @@ class Built(NamedTuple):
 
     @property
     def project_line(self) -> str:
-        """The project for people; empty if there is none."""
+        """The project in words; empty if there is none."""
         if self.project is None:
             return ""
         why = f" ({self.project_because})" if self.project_because else ""
@@ -93,7 +93,7 @@ class Built(NamedTuple):
 
     @property
     def sent_line(self) -> str:
-        """Everything that is sent, for people; empty if that is one file, which was named."""
+        """Everything that is sent, in words; empty if it is a single file that the user named."""
         names = sorted({*self.spec.files, *(self.project.names if self.project else ())})
         if not self.project_because and len(names) <= MOST_NAMED:
             return f"{len(names)} files: {', '.join(names)}" if len(names) > 1 else ""
@@ -110,7 +110,7 @@ class Built(NamedTuple):
         return resolve(self.spec, [view.newest for view in self.cluster.nodes()])
 
     def fit(self, kept: Mapping[str, str] | None = None) -> Fit | None:
-        """The recipe with what its nodes' GPUs decide; ``None`` for a script.
+        """Resolve the recipe for its nodes' GPUs; ``None`` for a script.
 
         Args:
             kept: what was chosen for the job; by default what a resumed run keeps.
@@ -127,7 +127,8 @@ class Built(NamedTuple):
         return fit(recipe, seats_of(recipe, spec.participants, nodes), kept)
 
     def memory(self, expected: JobPlan | None) -> list[RankMemory] | None:
-        """Estimate memory by rank; ``None`` for a script, or if the model is not on this machine.
+        """Estimate the memory of each rank; ``None`` for a script, or if the model is not on this
+        machine.
 
         Args:
             expected: as :meth:`expected` returns it.
@@ -142,14 +143,14 @@ class Built(NamedTuple):
         return memory_of_ranks(recipe, self.spec, self.cluster.nodes())
 
     def expected(self) -> JobPlan | None:
-        """The plan, as :meth:`plan` makes it; ``None`` if there can be none."""
+        """Return the plan, as :meth:`plan` makes it; ``None`` if that fails."""
         try:
             return self.plan()
         except MntrainError:
             return None  # a launch says itself what keeps it from starting
 
     def in_best_order(self) -> Built:
-        """The same with its participants in the order whose step is predicted to be shortest."""
+        """Return the job with its participants in the order that is predicted to be fastest."""
         if len(self.spec.participants) < 2 or self.spec.world_size > MOST_ORDERED:
             return self
         try:
@@ -207,5 +208,5 @@ class Built(NamedTuple):
 
 
 def choice_text(found: Fit | None) -> Text | None:
-    """The line that says what was chosen for the nodes' GPUs, if anything was."""
+    """Return the line that says what was chosen for the nodes' GPUs, if anything was."""
     return Text(found.said, style="dim") if found is not None and found.said else None

@@ -1,4 +1,4 @@
-"""Data preview: what a recipe's data becomes, read on this machine without starting a job."""
+"""Data preview: what a recipe's data turns into, read on this machine without starting a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jupyter_mntrain.workload.workload import Workload
 
 
 def preview_data(workload: Workload, directory: Path) -> DataPreview:
-    """Read the recipe's data in a process of its own, which may import the trainer.
+    """Read the recipe's data in a separate process, which may import the trainer.
 
     Args:
         directory: relative paths begin there.

@@ -1,4 +1,4 @@
-"""Given files: what ``--file`` sends with a job, by the names that it gets on every node."""
+"""Given files: the files that ``--file`` sends with a job, by their names on every node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GivenFiles(NamedTuple):
 
 
 def given_files(given: Sequence[str], directory: Path) -> GivenFiles:
-    """Read small text files, and list the others.
+    """Read small text files and list the others.
 
     A path below ``directory`` is kept as the name; of any other, only the last part.
 
@@ -67,7 +67,7 @@ def given_files(given: Sequence[str], directory: Path) -> GivenFiles:
 
 
 def with_reads(given: GivenFiles, reads: Mapping[str, Path]) -> GivenFiles:
-    """The same with small text files that a script reads, by the names under which it does."""
+    """Add small text files that a script reads, under the names by which it reads them."""
     found = {
         name: text
         for name, path in reads.items()
@@ -78,7 +78,7 @@ def with_reads(given: GivenFiles, reads: Mapping[str, Path]) -> GivenFiles:
 
 
 def joined(project: Listing, given: GivenFiles) -> Listing:
-    """Everything that is sent like a project.
+    """Return everything that is sent as a project.
 
     Raises:
         SpecError: two files would have one name.
@@ -97,7 +97,7 @@ def joined(project: Listing, given: GivenFiles) -> Listing:
 
 
 def same_name(name: str, one: Path, other: Path) -> SpecError:
-    """The error for two files that would get one name on the nodes."""
+    """Return the error for two files that would get one name on the nodes."""
     return SpecError(
         f"{one} and {other} would both be named {name} on the nodes",
         fix="give paths below this folder, which are kept, or rename one of them",
@@ -120,7 +120,7 @@ def _name_of(text: str, path: Path, directory: Path) -> str:
 
 
 def found_file(name: str, path: Path) -> Found:
-    """A file to send.
+    """Describe a file to send.
 
     Raises:
         SpecError: it cannot be read, or is no file.
@@ -136,7 +136,7 @@ def found_file(name: str, path: Path) -> Found:
 
 
 def _small_text(one: Found) -> str | None:
-    """Its text, if it may stand in the spec."""
+    """Return a file's text if it is small enough for the spec; else ``None``."""
     if one.is_executable or one.size_bytes > SMALL_BYTES:
         return None
     try:

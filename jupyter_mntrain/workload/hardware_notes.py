@@ -1,4 +1,4 @@
-"""Hardware notes: what a launch says of the networks and GPUs that it will use, or not."""
+"""Hardware notes: warnings about the networks and GPUs that a launch will use, or leave unused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_mntrain.workload.slow_links import due_links_note, slow_link_note
 
 
 def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
-    """What is to be said before a job starts.
+    """Yield warnings to show before a job starts.
 
     Args:
         now_s: Unix time.
@@ -48,8 +48,8 @@ def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
 def rdma_note(
     nodes: Sequence[NodeInfo], placements: Sequence[Placement], environment: Collection[str]
 ) -> Problem | None:
-    """Return a warning if NCCL goes over TCP although there is InfiniBand or RoCE, or if it uses
-    them, and some nodes' adapters do not reach the memory of GPUs.
+    """Return a warning if NCCL uses TCP although there is InfiniBand or RoCE, or if it uses those
+    but some nodes' adapters cannot access GPU memory directly.
 
     Args:
         nodes: the participants' nodes, in node-rank order.

@@ -1,4 +1,4 @@
-"""Memory fit: compares the memory each rank needs with that of its GPU. Pure."""
+"""Memory fit: compares the memory that each rank needs with what its GPU has. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOST_FIX = (
 
 
 class RankMemory(Record, frozen=True):
-    """Memory that one rank needs, and what its GPU has for it.
+    """The memory that one rank needs, and what its GPU has for it.
 
     Args:
         gpu_bytes: free memory of its GPU, as of the node's last heartbeat and as far as it is
@@ -59,7 +59,7 @@ class RankMemory(Record, frozen=True):
 
     @property
     def total(self) -> int:
-        """Bytes of its device, with CUDA's own, or on a CPU with its process's."""
+        """Bytes on its device, including CUDA's own, or the process's on a CPU."""
         return self.estimate.total + self.overhead.total
 
     @property
@@ -68,14 +68,14 @@ class RankMemory(Record, frozen=True):
 
     @property
     def of_host(self) -> int:
-        """Bytes of its node's memory."""
+        """Bytes in its node's memory."""
         return self.estimate.host + (self.total if self.is_unified else 0)
 
 
 def memory_of_ranks(
     recipe: Recipe, spec: JobSpec, nodes: Sequence[NodeView]
 ) -> list[RankMemory] | None:
-    """Memory by rank; ``None`` if the model's directory is not on this machine.
+    """Return the memory by rank; ``None`` if the model's directory is not on this machine.
 
     Raises:
         RecipeError: the recipe cannot run on this number of ranks.
@@ -87,7 +87,7 @@ def memory_of_ranks(
 def rank_memory(
     recipe: Recipe, participants: Sequence[Participant], nodes: Mapping[str, NodeInfo]
 ) -> list[RankMemory] | None:
-    """Memory by rank of these participants; see :func:`memory_of_ranks`.
+    """Return the memory by rank of these participants; see :func:`memory_of_ranks`.
 
     Args:
         nodes: by the participant's name for it.
@@ -130,7 +130,7 @@ def rank_memory(
 
 
 def offered_memory(node: NodeInfo, *, shares: bool = False) -> dict[int, int]:
-    """Free memory of each GPU, as far as a node's owner offers it, by index.
+    """Return the free memory of each GPU, as far as a node's owner offers it, by index.
 
     Args:
         shares: while others compute there. What a job of this cluster leased, it ends before.
@@ -145,7 +145,9 @@ def offered_memory(node: NodeInfo, *, shares: bool = False) -> dict[int, int]:
 
 
 def memory_notes(found: Sequence[RankMemory]) -> list[Problem]:
-    """Problems that name the rank that needs most of its GPU, and each node short of memory."""
+    """Return problems that name the rank that needs most of its GPU, and each node short of
+    memory.
+    """
     notes = [*_host_notes(found)]
     tight = [one for one in found if one.gpu_bytes is not None and not one.fits]
     if not tight:
@@ -165,7 +167,7 @@ def memory_notes(found: Sequence[RankMemory]) -> list[Problem]:
 
 
 def _host_notes(found: Sequence[RankMemory]) -> Iterator[Problem]:
-    """Problems of nodes that have no room for what their ranks keep in host memory."""
+    """Yield problems of nodes with too little memory for what their ranks keep in host memory."""
     for node in dict.fromkeys(one.node for one in found):
         ranks = [one for one in found if one.node == node]
         if any(one.is_unified and not one.fits for one in ranks):
@@ -182,7 +184,7 @@ def _host_notes(found: Sequence[RankMemory]) -> Iterator[Problem]:
 
 
 def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
-    """Memory of each rank: its parts and their sum."""
+    """Describe the memory of each rank: its parts and their sum."""
     if found is None:
         where = f"{recipe.model.path} is not on this machine"
         return Text(f"Memory: {where}; each rank reports it before its first step.", style="dim")

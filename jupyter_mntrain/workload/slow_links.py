@@ -30,7 +30,7 @@ def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -
 def due_links_note(
     nodes: Sequence[NodeInfo], participants: Sequence[Participant], now_s: float
 ) -> Problem | None:
-    """Say which links have changed since they were measured, or are old.
+    """Return a note on links that have changed since they were measured, or not been for long.
 
     Args:
         nodes: the participants' nodes, in node-rank order.

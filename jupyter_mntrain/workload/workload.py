@@ -59,7 +59,7 @@ class Workload(Record, frozen=True):
     set_in: dict[str, SetIn] = {}
 
     def settings(self) -> tuple[Setting, ...]:
-        """Every setting of the recipe, with where it comes from; empty for a script."""
+        """All settings of the recipe, with where each comes from; empty for a script."""
         overrides = self.entry[4::2]
         if self.recipe is None:
             return ()
@@ -78,7 +78,7 @@ class Workload(Record, frozen=True):
 def from_path(
     path: Path, *, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> Workload:
-    """Read a recipe (``.toml``) or a Python script, whatever its name ends with.
+    """Read a recipe (``.toml``), or a Python script with any extension.
 
     Raises:
         SpecError: it does not exist, cannot be read, is none, or does not compile; with the line
@@ -95,7 +95,7 @@ def from_path(
 
 
 def _is_python(name: str, text: str) -> bool:
-    """Whether a text is a Python script: by its name, its first line, or what it imports."""
+    """Whether a text is a Python script, judged by its name, its first line, or its imports."""
     if name.endswith(PYTHON):
         return True
     if shebang := _SHEBANG.match(text):
@@ -111,7 +111,7 @@ def _is_python(name: str, text: str) -> bool:
 
 
 def _not_python(name: str, text: str) -> SpecError:
-    """The error for what is neither a recipe nor a Python script."""
+    """Return the error for a file that is neither a recipe nor a Python script."""
     if name.endswith(".ipynb"):
         return SpecError(
             f"{name}: a notebook, which no rank can run",
@@ -133,7 +133,7 @@ def _not_python(name: str, text: str) -> SpecError:
 
 
 def from_program(path: Path | None, name: str, arguments: Sequence[str] = ()) -> Workload:
-    """Make a workload of a program that every rank runs by itself (torchrun's ``--no-python``).
+    """Make a workload of a program that every rank runs directly (torchrun's ``--no-python``).
 
     Args:
         path: where it is here; ``None`` if it is one of the nodes.
@@ -270,7 +270,7 @@ def compile_script(source: str, name: str) -> None:
 
 
 def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str] = ()) -> str:
-    """Read a file's text.
+    """Read the text of a file.
 
     Args:
         what: what the file should be, for people.
@@ -303,7 +303,7 @@ def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str
 
 
 def _script_text(path: Path) -> str:
-    """A script's text, in the encoding that it declares, as Python reads it.
+    """Return a script's text, decoded as Python does, by the encoding that it declares.
 
     What is sent is UTF-8, so the declaration (PEP 263) is made to say that.
 
@@ -350,7 +350,7 @@ def _recipe(
 
 
 def _absolute(recipe: Recipe, directory: Path) -> list[str]:
-    """Overrides that make relative paths absolute: ranks run in another directory."""
+    """Return overrides that make relative paths absolute, as ranks run in another directory."""
 
     def placed(given: str | None) -> str | None:
         # ~ is the home of the agent's user: the trainer expands it on the node. And each node has
@@ -411,7 +411,7 @@ _PYTHON_LINE = re.compile(r"^\s*(import|from|def|class|with|for|while|if)\b|\w\(
 
 
 def _neither(text: str, toml: tomllib.TOMLDecodeError, python: SpecError) -> SpecError:
-    """Pick the error of the kind that the cell looks more like; a ``[section]`` means a recipe."""
+    """Return the error of the kind that the cell resembles more; a ``[section]`` means a recipe."""
     if _PYTHON_LINE.search(text) and not _TABLE_LINE.search(text):
         return SpecError(f"read as a Python script: {python.cause}", fix=python.fix)
     return _not_toml(toml)
@@ -427,6 +427,6 @@ def _not_toml(error: tomllib.TOMLDecodeError) -> SpecError:
 
 
 def _toml_words(error: tomllib.TOMLDecodeError) -> str:
-    """``Invalid value (at line 3, column 5)`` → ``line 3: Invalid value``."""
+    """Reword ``Invalid value (at line 3, column 5)`` as ``line 3: Invalid value``."""
     match = re.fullmatch(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)", str(error))
     return f"line {match['line']}: {match['what']}" if match else str(error)

@@ -2386,7 +2386,7 @@ export interface DoctorReport {
   took_s: number;
 }
 /**
- * What a check says.
+ * The result of one check for a node or a pair of nodes.
  *
  *     Args:
  *         check: its id.
@@ -2410,7 +2410,7 @@ export interface Finding {
   remedy?: Remedy | null;
 }
 /**
- * What mends it at once: it needs no root, and changes nothing that others use.
+ * A command that fixes a problem at once, without root and without changing what others use.
  *
  *     Args:
  *         push: name of a model or data set that the node lacks, like ``models:llama``.

@@ -58,7 +58,7 @@ class BuiltIn(Record, frozen=True):
         return parse_recipe(self.text, name=self.name)
 
     def estimate(self) -> MemoryEstimate | None:
-        """Memory estimate of the rank that needs most."""
+        """Estimate the memory of the rank that needs most; ``None`` if it fits anywhere."""
         if self.size is None:
             return None
         ranks = forecast(self.recipe, CONFIGS[self.size], self.gpus)

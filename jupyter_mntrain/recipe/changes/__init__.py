@@ -1,1 +1,1 @@
-"""Changes: settings with where each came from, of two runs side by side, of a resumed run."""
+"""Changes: where each setting came from, comparison of two runs, and changes of a resumed run."""

@@ -1,4 +1,4 @@
-"""Exactness: which settings a resumed run may change, and what that does to its losses. Pure.
+"""Exactness: which settings a resumed run may change, and how that affects its losses. Pure.
 
 With none changed a resumed run has the losses of an unbroken one, on any number of ranks.
 """
@@ -68,8 +68,8 @@ _COMPARED_STEPS = 1000
 
 
 def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[SettingChange, ...]:
-    """What differs between two recipes, in the order of the sections; last, what changes by itself
-    because it is ``auto``, where that is known.
+    """Return the differences between two recipes in the order of the sections, followed by
+    ``auto`` settings that change as a result, if known.
 
     Args:
         step: finished steps of the checkpoint.
@@ -95,12 +95,12 @@ def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[Setti
 
 
 def effect_of(name: str) -> Effect:
-    """What changing a setting may do at most."""
+    """Return the strongest effect that changing a setting can have."""
     return EFFECTS.get(name) or EFFECTS[name.partition(".")[0]]
 
 
 def _effect(name: str, before: Recipe, after: Recipe, step: int, last: int | None) -> Effect:
-    """What a change does to a run that is resumed after ``step``.
+    """Return the effect of a change on a run that is resumed after ``step``.
 
     Args:
         last: step of the run before; ``None`` if nobody knows how many its epochs take.
@@ -137,7 +137,7 @@ def _has_same_rates(before: Recipe, after: Recipe, step: int) -> bool:
 
 
 def _is_constant(recipe: Recipe, step: int) -> bool:
-    """Whether the learning rate stays from ``step`` on, however many steps there are."""
+    """Whether the learning rate is constant from ``step`` on, however many steps there are."""
     section = recipe.optimizer
     warmup = MOST_WARMUP_STEPS if section.warmup_steps is None else section.warmup_steps
     return step >= warmup and (section.schedule == "constant" or section.min_ratio == 1.0)

@@ -1,4 +1,4 @@
-"""Fewer ranks: the recipe of a job that goes on without some of its nodes. Pure."""
+"""Fewer ranks: the recipe of a job that continues without some of its nodes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running changes: other settings for a job that runs, and what they do to its learning rate. Pure.
+"""Running changes: new settings for a running job, and their effect on its learning rate. Pure.
 
 Nodes, ranks and drivers check a change by the same rules.
 """
@@ -28,7 +28,7 @@ _INTERVAL = "evaluation.interval_steps"
 def _refuse_fixed(
     before: Recipe, after: Recipe, settings: Sequence[str], *, step: int, job_id: str
 ) -> None:
-    """Refuse fields that do not change while a job runs, all of them at once."""
+    """Refuse fields that cannot change while a job runs, all in one error."""
     fixed = {setting_of(one): one for one in settings if setting_of(one) not in CHANGEABLE}
     if not fixed:
         return
@@ -45,7 +45,7 @@ def _refuse_fixed(
 def changed_while_running(
     recipe: Recipe, settings: Sequence[str], *, step: int, job_id: str = "JOB"
 ) -> Recipe:
-    """The recipe with other settings, for the steps after ``step``.
+    """Return the recipe with new settings for the steps after ``step``.
 
     Args:
         settings: ``section.field=value``; of several of one field the last counts.
@@ -71,7 +71,7 @@ def changed_while_running(
 
 
 def _changed(recipe: Recipe, settings: Sequence[str]) -> Recipe:
-    """The recipe with other settings; epochs go on to take as many steps as were counted."""
+    """Return the recipe with new settings; its epochs still take as many steps as were counted."""
     raw = msgspec.to_builtins(recipe)
     if recipe.train.epochs is None:
         return recipe_from(raw, settings)
@@ -85,7 +85,7 @@ def _changed(recipe: Recipe, settings: Sequence[str]) -> Recipe:
 
 
 def _refuse_other_evaluations(before: int, changed: Recipe) -> None:
-    """Refuse to switch evaluations on or off: other data would be held out after a restart."""
+    """Refuse to turn evaluations on or off: a restart would hold out other data."""
     after = changed.evaluation.interval_steps
     if bool(before) == bool(after):
         return
@@ -98,7 +98,7 @@ def _refuse_other_evaluations(before: int, changed: Recipe) -> None:
 def changed_values(
     before: Recipe, after: Recipe, settings: Sequence[str]
 ) -> tuple[ChangedValue, ...]:
-    """What settings change of a recipe, as it is kept with the job."""
+    """Return the values that settings change in a recipe, for storing with the job."""
     old, new, meant = dict(fields_of(before)), dict(fields_of(after)), dict(resolved_fields(before))
     return tuple(
         ChangedValue(name, _word(meant.get(name, old[name])), _word(new[name]))
@@ -108,8 +108,8 @@ def changed_values(
 
 
 def rate_notes(before: Recipe, after: Recipe, *, step: int) -> tuple[str, ...]:
-    """What a change after ``step`` does to the learning rate, and what changes with it by itself;
-    empty if nothing, or if nobody knows yet how many steps its epochs take.
+    """Return lines about how a change after ``step`` affects the learning rate and what depends on
+    it; empty if it does not, or if the number of steps is not known yet.
     """
     if before.train.steps is None or after.train.steps is None:
         return ()

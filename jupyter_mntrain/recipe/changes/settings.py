@@ -1,4 +1,4 @@
-"""Settings of a run, each with where it came from. Pure."""
+"""The settings of a run, each with its origin. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHOSEN: Final = frozenset(
 
 
 def fields_of(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """All fields as ``section.field`` and value, in the order of the sections."""
+    """Yield all fields as ``section.field`` and value, in the order of the sections."""
     for section in recipe.__struct_fields__:
         values = getattr(recipe, section)
         for field in values.__struct_fields__:
@@ -44,7 +44,7 @@ def settings_of_recipe(
     name: str = RECIPE_FILE,
     chosen: Mapping[str, str] | None = None,
 ) -> tuple[Setting, ...]:
-    """The settings of a recipe, in the order of its sections.
+    """Return the settings of a recipe, in the order of its sections.
 
     Args:
         text: TOML.
@@ -87,8 +87,8 @@ def _origin(
 
 
 def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Fields of which ``auto`` or no value means something that is known before the start, as
-    ``section.field`` and what is used.
+    """Yield the fields whose ``auto`` or missing value can be resolved before the start, as
+    ``section.field`` and the value in effect.
     """
     if recipe.model.path is None:
         shape = preset_config(recipe.model)

@@ -1,1 +1,1 @@
-"""Callbacks: record other libraries' training loops; each module imports its library."""
+"""Callbacks: record the training loops of other libraries; each module imports its library."""

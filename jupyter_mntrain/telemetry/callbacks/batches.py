@@ -1,4 +1,4 @@
-"""Batch meter: counts tokens of a loop's batches, and FLOPs of its model."""
+"""Batch meter: counts tokens in a loop's batches, and its model's FLOPs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ATTENTIONS = {"full_attention", "sliding_attention"}
 
 
 class BatchMeter:
-    """Adds up tokens and FLOPs of the batches of one step.
+    """Adds up tokens and FLOPs of the batches in one step.
 
     Args:
         flops_per_token: the model's; ``None`` = unknown, and FLOPs are not counted.
@@ -46,7 +46,7 @@ class BatchMeter:
         return length
 
     def take(self) -> tuple[int | None, float | None]:
-        """Return tokens and FLOPs since the last call; ``None`` where unknown."""
+        """Return the tokens and FLOPs since the last call; ``None`` if unknown."""
         taken = self._tokens, self._flops
         self._tokens = self._flops = None
         return taken
@@ -125,7 +125,7 @@ def _is_plain(config: Any) -> bool:
 
 
 def _matrix_weights(module: nn.Module) -> int:
-    """Weights of a linear layer, by its widths: a sharded weight has fewer values."""
+    """Count the weights of a linear layer by its widths, as a sharded weight has fewer values."""
     if isinstance(module, nn.Linear):
         return module.in_features * module.out_features
     if type(module).__name__ == "Conv1D" and isinstance(module.weight, Tensor):

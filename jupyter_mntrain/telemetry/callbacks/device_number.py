@@ -1,4 +1,4 @@
-"""Device number: numbers that a device is still computing, read later without making it wait."""
+"""Device number: a number that a device is still computing, to be read later without waiting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_mntrain.telemetry.recorder import as_float
 
 
 class DeviceNumber:
-    """Copy of a small tensor as it is now, on its way to the host.
+    """A copy of a small tensor's current value, in transit to the host.
 
     ``float(tensor)`` waits for everything that was queued on a GPU before, which then idles until
     the next kernels arrive. A number of an earlier step is on the host already.
@@ -54,5 +54,5 @@ class DeviceNumber:
 
 
 def number_of(value: Any) -> float | DeviceNumber:
-    """Return a number as it is, and that of a tensor to be read later."""
+    """Return a number as it is, or a tensor's as a :class:`DeviceNumber` to be read later."""
     return DeviceNumber(value) if isinstance(value, torch.Tensor) else as_float(value)

@@ -149,8 +149,8 @@ class LoopRecorder:
             self._held |= fields
 
     def evaluated(self, loss: float | None) -> None:
-        """Record the held-out loss after the finished steps, if it is known, and the time that it
-        took; ignored before the first step.
+        """Record the held-out loss after the finished steps, if known, and the time since the last
+        step as evaluation; ignored before the first step.
         """
         took_s = self._leave_out()
         if self.recorder is None or not self._step:
@@ -163,7 +163,7 @@ class LoopRecorder:
 
     @property
     def held_step(self) -> int | None:
-        """Number of the held step, or ``None``."""
+        """The number of the held step, or ``None``."""
         return None if self._held is None else int(self._held["step"])
 
     def flush(self, *, waits: bool = True) -> None:
@@ -181,7 +181,7 @@ class LoopRecorder:
             self.recorder.step(**told, age_s=time.perf_counter() - self._ended)
 
     def _leave_out(self) -> float:
-        """Exclude what was done since the last step from the next one; return its seconds."""
+        """Exclude the time since the last step from the next one; return its seconds."""
         now = time.perf_counter()
         took_s, self._last = now - self._last, now
         return took_s

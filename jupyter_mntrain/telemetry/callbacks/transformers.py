@@ -1,4 +1,4 @@
-"""transformers callback: records a Trainer's steps."""
+"""transformers callback: records the steps of a Trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device: what a rank's device achieves, from data sheets or measured, and who disturbed that."""
+"""Device: the peak rate of a rank's device, from data sheets or measured, and what disturbed it."""
 
 READY = "mntrain: ready to measure"
 """Line that a measuring program prints once it has loaded; it begins when it reads a line."""

@@ -1,4 +1,4 @@
-"""Measured peak: FLOPs per second of a matrix product, for devices without a data sheet."""
+"""Measured peak: FLOPs per second of a matrix product, for devices that no data sheet covers."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _PRODUCTS = 10
 
 
 def device_name(device: torch.device) -> str:
-    """Name of a GPU as its driver spells it; ``cpu`` for a CPU."""
+    """Return the name of a GPU as its driver spells it; ``cpu`` for a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def gpu_uuid(device: torch.device) -> str:
-    """A GPU's id as NVML writes it."""
+    """Return a GPU's id as NVML writes it."""
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
 def device_peak(
     device: torch.device, dtype: torch.dtype, progress: ProgressWriter = unwatched
 ) -> Peak | None:
-    """Peak FLOPs per second of ``device``: given, from the table or measured; ``None`` if it cannot
-    be.
+    """Return the peak FLOPs per second of ``device``: given by the user, from the table, or
+    measured; ``None`` if unknown.
 
     All ranks of a node should call this at the same time: they will also train at the same time.
 
@@ -77,7 +77,7 @@ def device_peak(
 def measured_gemm(
     device: torch.device, dtype: torch.dtype, *, size: int | None = None, seconds: float = MEASURE_S
 ) -> float:
-    """FLOPs per second of the fastest of several products of two square matrices.
+    """Measure the FLOPs per second of the fastest of several products of two square matrices.
 
     On a GPU: of the fastest of several series of products.
     """
@@ -101,7 +101,7 @@ def measured_gemm(
 def square_product(
     device: torch.device, dtype: torch.dtype, size: int | None = None
 ) -> tuple[Callable[[], object], int]:
-    """A product of two square matrices, and its FLOPs."""
+    """Return a function that multiplies two square matrices, and the FLOPs that this takes."""
     size = _SIZES[device.type] if size is None else size
     # Of its own: a run that goes on has just been given back where its random numbers stood.
     generator = torch.Generator(device).manual_seed(0)
@@ -113,7 +113,7 @@ def square_product(
 
 
 def gpu_duration(work: Callable[[], object], *, times: int = _PRODUCTS) -> float:
-    """Mean duration of work that only enqueues GPU kernels, in seconds.
+    """Return the mean duration in seconds of work that only enqueues GPU kernels.
 
     The GPU's own clock is read before the first and after the last of ``times``; waiting for each
     would add the launch of its kernel, and the way back.

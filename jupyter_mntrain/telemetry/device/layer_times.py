@@ -1,4 +1,4 @@
-"""Layer times: how long a layer of a Llama-like decoder takes, without any library but torch."""
+"""Layer times: times a layer of a Llama-like decoder, using only torch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ HEAD_DIM = 64
 
 
 class LayerSize(NamedTuple):
-    """Width of a layer, and tokens of its only sequence."""
+    """The width of a layer, and the tokens in its only sequence."""
 
     hidden: int
     tokens: int
 
     @property
     def intermediate(self) -> int:
-        """Width of the gated MLP, as Llama chooses it."""
+        """The width of the gated MLP, as Llama chooses it."""
         return self.hidden * 8 // 3 // HEAD_DIM * HEAD_DIM
 
 
@@ -56,7 +56,7 @@ class Layer:
         self.cosines, self.sines = both.cos().to(dtype), both.sin().to(dtype)
 
     def forward(self) -> Tensor:
-        """The layer's output, of the input's shape."""
+        """Return the layer's output, in the input's shape."""
         own = self.input
         normed = _normed(own, self.norms[0])
         queries, keys, values = (
@@ -73,11 +73,11 @@ class Layer:
         return own + functional.linear(inner, down)
 
     def backward(self, output: Tensor) -> None:
-        """Add the gradients of input and weights."""
+        """Compute the gradients of input and weights."""
         output.backward(self.gradient)  # type: ignore[no-untyped-call]
 
     def product(self) -> Callable[[], object]:
-        """A product of the MLP, with the same operands."""
+        """Return a function that computes a product of the MLP with the same operands."""
         weight, rows = self.mlp[0].detach().t(), self.input.detach()[0]
         out = torch.empty(len(rows), weight.shape[1], device=rows.device, dtype=rows.dtype)
         return lambda: torch.mm(rows, weight, out=out)
@@ -90,13 +90,13 @@ class Layer:
         return one.view(1, self.size.tokens, -1, HEAD_DIM).transpose(1, 2)
 
     def _turned(self, one: Tensor) -> Tensor:
-        """Rotary position embedding."""
+        """Apply the rotary position embedding."""
         left, right = one.chunk(2, dim=-1)
         return one * self.cosines + torch.cat((-right, left), dim=-1) * self.sines
 
 
 def _normed(values: Tensor, scale: Tensor) -> Tensor:
-    """RMS norm, computed in float32."""
+    """Apply RMS norm, computed in float32."""
     wide = values.float()
     normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
     return scale * normed.to(values.dtype)

@@ -1,4 +1,4 @@
-"""Other work: how busy this node's processors are with anything but this job's ranks."""
+"""Other work: how busy this node's CPUs and GPUs are with other things than this job's ranks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BESIDE = "alongside other processes"
 
 
 class OtherWork:
-    """Watches one measurement of one rank: from before it to :meth:`words`. The node's other ranks
-    are taken to do what this one does.
+    """Watches other processes during one rank's measurement, from before it until :meth:`words`.
+    The node's other ranks are assumed to do the same work as this one.
     """
 
     def __init__(self) -> None:
@@ -28,16 +28,18 @@ class OtherWork:
         self._begin = self._now()
 
     def words(self) -> str:
-        """What disturbed the measurement."""
+        """Say what disturbed the measurement; empty if nothing did."""
         return BESIDE if self.share() > OTHERS_SHARE else ""
 
     def share(self) -> float:
-        """Of the time of all processors that this process may run on, 0..1."""
+        """Return other processes' share, 0..1, of the time of all CPUs that this process may run
+        on.
+        """
         wall, busy, own = (now - then for now, then in zip(self._now(), self._begin, strict=True))
         return max(0.0, busy - self._ranks * own) / max(wall * len(self._cores), 1e-9)
 
     def _now(self) -> tuple[float, float, float]:
-        """Seconds: of the clock, of busy processors, of this process on them."""
+        """Return seconds: of the clock, of busy CPUs, and of this process on them."""
         each = psutil.cpu_times(percpu=True)
         busy = sum(
             sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
@@ -54,7 +56,8 @@ UNKNOWN = "load of other processes unknown"
 
 
 class OtherGpuWork:
-    """Watches one measurement of one rank: from before it loads the GPU to :meth:`words`.
+    """Watches a GPU during one rank's measurement, from before it loads the GPU until
+    :meth:`words`.
 
     Args:
         uuid: of the GPU, as NVML writes it.
@@ -66,7 +69,7 @@ class OtherGpuWork:
         self._before = self._gpu()
 
     def words(self) -> str:
-        """What disturbed the measurement; call it right after the last product."""
+        """Say what disturbed the measurement; call it right after the last product."""
         slowed = self._reader.slowed_by(self._uuid)
         return ", ".join(one for one in (self._sharing(), slowed) if one)
 
@@ -93,7 +96,9 @@ class OtherGpuWork:
 
 
 def _others(gpu: Gpu) -> frozenset[int] | None:
-    """Processes on the GPU besides this job's ranks; ``None`` unless this rank is told, too."""
+    """Return the processes on the GPU besides this job's ranks; ``None`` unless this rank is
+    listed, too.
+    """
     pids = {one.pid for one in gpu.processes}
     if os.getpid() not in pids:
         return None
@@ -101,7 +106,7 @@ def _others(gpu: Gpu) -> frozenset[int] | None:
 
 
 def _is_rank(pid: int) -> bool:
-    """Whether it is this process or another child of its torchrun."""
+    """Whether a process is this one or another child of its torchrun."""
     try:
         return pid == os.getpid() or psutil.Process(pid).ppid() == os.getppid()
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Peak table: dense FLOPs per second of known GPUs; an unknown one has no peak.
+"""Peak table: dense FLOPs per second of known GPUs; unknown GPUs have none.
 
 ``peaks.toml`` next to this file has the cards and the sources of their numbers. 16 bit is bfloat16
 and float16 on tensor cores with float32 accumulation, *dense*; float32 is without TF32, as torch
@@ -36,7 +36,7 @@ class Peak(Record, frozen=True):
 
 
 class Card(UserRecord, frozen=True):
-    """What is known of a card: TFLOP/s, or multiprocessors and their clock in MHz."""
+    """The known data of a card: TFLOP/s, or multiprocessors and their clock in MHz."""
 
     sixteen_bit: float | None = None
     float32: float | None = None
@@ -45,7 +45,7 @@ class Card(UserRecord, frozen=True):
 
 
 class Architecture(UserRecord, frozen=True):
-    """Cards whose multiprocessors compute alike; see ``peaks.toml``.
+    """Cards whose multiprocessors compute at the same rates per clock; see ``peaks.toml``.
 
     Args:
         cards: by a pattern that matches the *whole* name: Laptop, Ti, SUPER and MIG variants are
@@ -60,7 +60,7 @@ class Architecture(UserRecord, frozen=True):
     tf32: bool = True
 
     def sixteen_bit(self, card: Card) -> float | None:
-        """TFLOP/s of 16 bit; ``None`` without tensor cores."""
+        """Return the TFLOP/s of 16-bit matrix products; ``None`` without tensor cores."""
         if card.sixteen_bit is not None or self.fma_sixteen_bit is None:
             return card.sixteen_bit
         if card.float32 is not None and self.fma_float32 is not None:
@@ -68,7 +68,7 @@ class Architecture(UserRecord, frozen=True):
         return _tera(self.fma_sixteen_bit, card)
 
     def float32(self, card: Card) -> float | None:
-        """TFLOP/s of float32; ``None`` if it is unknown."""
+        """Return the TFLOP/s in float32; ``None`` if unknown."""
         if card.float32 is not None or self.fma_float32 is None:
             return card.float32
         return _tera(self.fma_float32, card)
@@ -80,7 +80,7 @@ def _tera(fma: int, card: Card) -> float | None:
 
 @functools.cache
 def architectures() -> dict[str, Architecture]:
-    """Return the table. It is read once it is needed."""
+    """Return the table, which is read on first use."""
     text = Path(__file__).with_suffix(".toml").read_bytes()
     return msgspec.toml.decode(text, type=dict[str, Architecture])
 
@@ -91,7 +91,7 @@ _BRAND = re.compile(r"^(NVIDIA |GeForce |Tesla )*", re.IGNORECASE)
 
 
 def given_peak(environment: Mapping[str, str] = os.environ) -> Peak | None:
-    """Return the peak that the user gives for this node's devices, if there is one.
+    """Return the peak that the user gives for this node's devices; ``None`` if there is none.
 
     Raises:
         SpecError: it is not a number above 0.

@@ -1,4 +1,4 @@
-"""Device speed: a program that measures what its device does for a rank, and prints it as JSON.
+"""Device speed: a program that measures how fast a rank's device is, and prints it as JSON.
 
 The agent runs it in the Python of its jobs, as many at once as a job has ranks on the node, with
 the variables that torchrun and mntrain set for ranks. It prints :data:`READY` once it has
@@ -81,8 +81,8 @@ def measure(
 
 
 def _product(device: torch.device, dtype: torch.dtype) -> tuple[Callable[[], object], int]:
-    """A large product and its FLOPs; a small one where a large one would take long: on a CPU
-    without instructions for the dtype.
+    """Return a large matrix product and its FLOPs; a small one on a CPU where a large one would
+    take long, as without instructions for the dtype.
     """
     small, flops = square_product(device, dtype, SMALL)
     large, large_flops = square_product(device, dtype)
@@ -96,8 +96,8 @@ def _product(device: torch.device, dtype: torch.dtype) -> tuple[Callable[[], obj
 def _layers(
     timer: WorkTimer, device: torch.device, dtype: torch.dtype, seconds: float
 ) -> Iterator[MeasuredLayer]:
-    """Measure layers, the fast ones first, and none that would take long on this device, nor more
-    than is left of ``seconds`` on a machine that is busy with something else. The first one always.
+    """Measure layers, the fastest first, skipping those that would take long on this device or
+    more than is left of ``seconds``. The first one is always measured.
     """
     end_s = time.perf_counter() + seconds
     before: MeasuredLayer | None = None
@@ -115,13 +115,13 @@ def _layers(
 
 
 def _once_s(before: MeasuredLayer, width: int, tokens: int) -> float:
-    """The most that a layer takes once, by a smaller one, which is less efficient."""
+    """Bound the time of one pass of a layer by that of a smaller one, which is less efficient."""
     larger = (width / before.hidden_size) ** 2 * tokens / before.tokens
     return larger * (before.forward_s + before.backward_s)
 
 
 def _rounds_s(layer: Layer) -> float:
-    """How long a layer takes to be timed, by doing it once."""
+    """Estimate how long timing a layer takes, from one pass."""
     begin_s = time.perf_counter()
     layer.backward(layer.forward())
     return (1 + LEAST_ROUNDS) * (time.perf_counter() - begin_s)
@@ -157,7 +157,7 @@ def _stretched(layer: MeasuredLayer, stretch: float) -> MeasuredLayer:
 
 
 def _copying(timer: WorkTimer, device: torch.device) -> tuple[float, int]:
-    """Seconds of reading and writing a large array once, and the bytes of both."""
+    """Return the seconds of reading and writing a large array once, and the bytes of both."""
     source = torch.zeros(_COPIED_BYTES[device.type] // 4, device=device)
     target = torch.empty_like(source)
     copying = timer.timed(lambda: torch.add(source, 1.0, out=target), seconds=PIECE_S)
@@ -175,7 +175,9 @@ def _operation_s(timer: WorkTimer, device: torch.device) -> float:
 
 
 def main(kind: str, *dtypes: str) -> int:
-    """Run the program. Returns the exit code: 0 also where the device lacks some of the dtypes."""
+    """Run the program; return the exit code, which is 0 even if the device lacks some of the
+    dtypes.
+    """
     device = torch.device(kind)
     if kind == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32, as recipes have it

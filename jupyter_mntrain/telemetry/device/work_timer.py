@@ -1,4 +1,4 @@
-"""WorkTimer: how long work takes on a device that others, or a limit of CPU time, may hold up."""
+"""WorkTimer: times work on a device that other programs or a CPU limit may interrupt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)
 
 
 class TimedRounds(NamedTuple):
-    """Pieces of work that were done one after another, in several rounds.
+    """The times of pieces of work that were run one after another, in several rounds.
 
     Args:
         means_s: seconds of each piece.
@@ -29,7 +29,7 @@ class TimedRounds(NamedTuple):
 
 
 class WorkTimer:
-    """Times pieces of work by turns of one kind.
+    """Times pieces of work in rounds.
 
     A limit of CPU time stops a process for most of each tenth of a second, and so stops some pieces
     of work and others not at all. On a CPU each piece is therefore timed by the seconds that this
@@ -47,8 +47,8 @@ class WorkTimer:
     def timed(
         self, *work: Callable[[], object], seconds: float, least: int = LEAST_ROUNDS
     ) -> TimedRounds:
-        """Time pieces of work, done one after another for ``seconds``, and at least ``least``
-        times. The first round counts nothing.
+        """Time pieces of work, run one after another for ``seconds``, and at least ``least``
+        times. The first round is not counted.
         """
         for one in work:
             one()
@@ -63,7 +63,7 @@ class WorkTimer:
         return TimedRounds(tuple(map(fmean, zip(*rounds, strict=True))), variation)
 
     def stretch(self) -> float:
-        """How much longer all of the work took than this thread ran; 1 on a GPU."""
+        """Return how much longer all of the work took than this thread ran; 1 on a GPU."""
         return max(1.0, self._passed_s / self._ran_s) if self._ran_s else 1.0
 
     def _once(self, work: Callable[[], object]) -> float:

@@ -1,4 +1,5 @@
-"""Startup: what runs in every Python process of a job before its script, and what it leaves.
+"""Startup: code that runs in every Python process of a job before its script, and the files it
+writes.
 
 The supervisor puts this directory first on ``PYTHONPATH``: so it works for any script, and for any
 Python, even one without mntrain. The rest of the program reads the files with

@@ -1,4 +1,4 @@
-"""Exit record: how a rank's Python ended, as its hooks wrote it down."""
+"""Exit record: how a rank's Python process ended, as recorded by its hooks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import (
 
 
 class Raised(Record, frozen=True):
-    """An exception of a rank.
+    """An exception that a rank raised.
 
     Args:
         kind: name of its type, without the module.
@@ -38,12 +38,12 @@ class Raised(Record, frozen=True):
 
     @property
     def line(self) -> str:
-        """Type and message as Python prints them."""
+        """Type and message, as Python prints them."""
         return f"{self.kind}: {self.message}" if self.message else self.kind
 
 
 class ExitRecord(Record, frozen=True):
-    """How a rank ended.
+    """The record of how a rank ended.
 
     Args:
         monotonic_s: when it was written, by the machine's monotonic clock.
@@ -71,7 +71,7 @@ def read_exit_record(metrics: Path, rank: Rank) -> ExitRecord | None:
 
 
 class ProcessExit(Record, frozen=True):
-    """How a process ended, as torchrun learned it; ``status`` as from :func:`os.waitpid`."""
+    """How a process ended, as torchrun saw it; ``status`` as from :func:`os.waitpid`."""
 
     pid: int
     status: int
@@ -79,7 +79,7 @@ class ProcessExit(Record, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """Negative for a signal."""
+        """The exit code; negative for a signal."""
         return os.waitstatus_to_exitcode(self.status)
 
 
@@ -98,7 +98,7 @@ def read_exits(metrics: Path) -> dict[int, ProcessExit]:
 
 
 def read_crash(metrics: Path, rank: Rank) -> str:
-    """Read the end of the stacks that a crash left; empty without one."""
+    """Read the end of the stack traces that a crash left; empty if there are none."""
     try:
         with (metrics / CRASH_FILE.format(rank)).open(errors="replace") as file:
             return file.read(10 * MOST_MESSAGE)

@@ -1,4 +1,4 @@
-"""Call hooks: a rank writes down its last calls of torch.distributed when its agent asks.
+"""Call hooks: a rank writes its last torch.distributed calls to a file when its agent asks.
 
 torch keeps them: its flight recorder (``TORCH_FR_BUFFER_SIZE``) counts the collectives of every
 process group, for NCCL and, in newer versions, for Gloo. A thread waits until something is written
@@ -28,7 +28,7 @@ _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 
 
 def answer_with_calls(directory: str, rank: str) -> None:
-    """Make this process write its calls when asked, from when it imports torch.distributed.
+    """Let this process write its calls when asked, once it has imported torch.distributed.
 
     Not before: a process without other threads may do what one with threads may not, such as fork.
     """
@@ -41,7 +41,7 @@ def answer_with_calls(directory: str, rank: str) -> None:
 
 
 def after_import(then: Callable[[], None], module: str = _MODULE) -> None:
-    """Run something once a module has been imported; by default, torch.distributed."""
+    """Run a function once a module has been imported; by default, torch.distributed."""
     if module in sys.modules:
         then()
     else:
@@ -49,13 +49,13 @@ def after_import(then: Callable[[], None], module: str = _MODULE) -> None:
 
 
 class _AfterImport:
-    """Runs something once after a module has been imported."""
+    """Runs a function once after a module has been imported."""
 
     def __init__(self, then: Callable[[], None], module: str) -> None:
         self._then, self._module = then, module
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find the module like Python, and wrap its loader."""
+        """Find the module as Python would, and wrap its loader."""
         if name != self._module or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
@@ -83,7 +83,7 @@ class _AfterImport:
 
 
 class _Answer:
-    """Writes the calls, again and again."""
+    """Writes the calls each time the agent asks."""
 
     def __init__(self, directory: str, rank: str) -> None:
         self._asked = os.path.join(directory, ASK_FILE.format(rank))

@@ -1,4 +1,4 @@
-"""Grace hook: torchrun gives its ranks as long to end as the stop that was asked for.
+"""Grace hook: gives torchrun's ranks as long to exit as the requested stop allows.
 
 torchrun kills its ranks 30 s after it has passed SIGTERM on. It has an option for that since 2.12
 (``--shutdown-timeout``, pytorch#172596), which is the same for every stop, and with pytorch#192815
@@ -23,7 +23,7 @@ SLACK_S = 5
 
 
 def give_grace(directory: str, after_import: Any) -> None:
-    """Have torchrun wait for its ranks as the newest stop says, if one was asked for.
+    """Make torchrun wait for its ranks as long as the newest stop says, if there is one.
 
     Args:
         directory: the attempt's metrics.
@@ -39,7 +39,7 @@ def give_grace(directory: str, after_import: Any) -> None:
 
 
 def with_grace(close: Any, stop: str) -> Any:
-    """``PContext.close``, with a time-out of at least the stop's grace."""
+    """Wrap ``PContext.close`` so that its time-out is at least the stop's grace."""
 
     def wrapped(self: Any, death_sig: Any = None, timeout: float = 30) -> Any:
         return close(self, death_sig, max(timeout, _grace_s(stop)))

@@ -1,5 +1,5 @@
-"""Rank hooks: a rank writes down how it ends, and its stacks when its agent asks; torchrun, how
-its ranks' processes ended.
+"""Rank hooks: a rank records how it ends, and its stacks when its agent asks; torchrun records how
+its ranks' processes end.
 
 Standard library only, for any Python of at least 3.8: the rank's need not be the agent's. Files are
 in ``$MNTRAIN_METRICS_DIR``, by rank.
@@ -68,7 +68,7 @@ def install(environment: MutableMapping[str, str]) -> None:
 
 
 def _note_exits(path: str) -> None:
-    """Write down each child's exit code as this process learns it.
+    """Record each child's exit code as this process learns it.
 
     :mod:`subprocess` takes :func:`os.waitpid` when it is imported, later than this.
     """
@@ -132,7 +132,7 @@ def _opened(directory: str, name: str) -> int:
 
 
 class _ExitRecord:
-    """How this process ends, written as soon as it is known."""
+    """Records how this process ends, as soon as that is known."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -196,7 +196,7 @@ class _ExitRecord:
 
 
 def _address_limit() -> int | None:
-    """Bytes that this process may map, of memory and else; none without a limit."""
+    """Return the limit of this process's address space in bytes; ``None`` if unlimited."""
     import resource  # of POSIX, and drivers import this module, too
 
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -204,7 +204,9 @@ def _address_limit() -> int | None:
 
 
 def _told(error: BaseException) -> dict[str, Any]:
-    """An exception as data; its text may fail or be huge. Of a group, what it was raised for."""
+    """Return an exception as data; its text may fail or be huge. Of a group, return what it
+    contains.
+    """
     text = _text(error)
     group: Any = getattr(builtins, "BaseExceptionGroup", ())  # of Python 3.11
     while isinstance(error, group):
@@ -222,7 +224,7 @@ def _told(error: BaseException) -> dict[str, Any]:
 
 
 def _causes(error: BaseException) -> list[str]:
-    """What it was raised from, the nearest first: ``Type: message``."""
+    """Return the causes of an exception, the nearest first: ``Type: message``."""
     lines: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(lines) < MOST_CAUSES:

@@ -1,4 +1,4 @@
-"""Start trial: what the doctor has the ranks of a script do in its place.
+"""Start trial: a short program that the doctor runs on the ranks in place of a script.
 
 They import the modules that it imports, meet, and add one number, over the network and with the
 backend of its first collective. Standard library and torch only: it is sent to an interpreter that
@@ -21,7 +21,7 @@ TIMEOUT_S = float(os.environ.get("MNTRAIN_COLLECTIVE_TIMEOUT_S") or 60.0)
 
 
 def main(modules: list[str]) -> None:
-    """Import, meet and add; print how long adding took."""
+    """Import the modules, join the process group and add a number; print how long adding took."""
     for name in modules:
         importlib.import_module(name)
 

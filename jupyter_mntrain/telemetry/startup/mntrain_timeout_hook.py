@@ -1,4 +1,4 @@
-"""Time-out hook: how long a rank waits in a collective, where its script does not say so.
+"""Time-out hook: sets how long a rank waits in a collective if its script does not.
 
 torch has no variable for it: its defaults, half an hour for Gloo and ten minutes for NCCL, are
 names in a module, which :func:`torch.distributed.init_process_group` and ``new_group`` read when no

@@ -1,4 +1,6 @@
-"""Python imports this at its start: installs the rank's hooks, then the sitecustomize it hides."""
+"""Python imports this at its start: installs the rank's hooks, then runs the sitecustomize it
+hides.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ def _install() -> None:
 
 
 def _import_hidden() -> None:
-    """Import the environment's own sitecustomize, as Python would have done without us."""
+    """Import the environment's own sitecustomize, as Python would have done without ours."""
     here = os.path.dirname(os.path.abspath(__file__))
     ours, sys.path[:] = sys.modules[__name__], [p for p in sys.path if os.path.abspath(p) != here]
     del sys.modules[__name__]
