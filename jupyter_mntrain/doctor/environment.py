@@ -72,15 +72,17 @@ class DebugVariables(NodeCheck):
 
 
 def _is_needless(node: CheckedNode, facts: MachineFacts) -> bool:
-    """Whether the node's GPUs certainly read each other's memory without trouble. Otherwise, the
-    variable that keeps NCCL from doing so may be there to avoid a hang.
+    """Whether the node's GPUs certainly read each other's memory without trouble.
+
+    Otherwise, the variable that keeps NCCL from doing so may be there to avoid a hang.
     """
     return facts.hardware is not None and peers_among(chosen(node, facts.hardware.gpus)) == "direct"
 
 
 class AdapterNames(NodeCheck):
-    """Check of NCCL_IB_HCA, which a launch leaves as it is (it sets NCCL_SOCKET_IFNAME and the
-    like).
+    """Check of NCCL_IB_HCA, which a launch leaves as it is.
+
+    It sets NCCL_SOCKET_IFNAME and the like itself.
     """
 
     id = "adapter-names"
@@ -109,8 +111,9 @@ class AdapterNames(NodeCheck):
 
 
 class InterfaceNames(Check):
-    """Check of interface names in the variables of a job and its script. A launch overrides those
-    of an agent.
+    """Check of interface names in the variables of a job and its script.
+
+    A launch overrides those of an agent.
     """
 
     id = "interface-names"
@@ -146,8 +149,9 @@ class InterfaceNames(Check):
 
 
 def _leads(name: str, given: str, node: CheckedNode, nodes: int) -> bool:
-    """Whether a value names an interface that is up. NCCL takes prefixes, and ``^`` to exclude
-    some.
+    """Whether a value names an interface that is up.
+
+    NCCL takes prefixes, and ``^`` to exclude some.
     """
     is_exact = given.startswith("=") or not name.startswith("NCCL")
     there = [

@@ -97,9 +97,7 @@ def not_checked(node: str, why: Problem) -> Problem:
 
 
 def untried(nodes: Sequence[str], patience_s: float) -> Problem:
-    """Return the problem of a launch that did not wait until all paths between its nodes were
-    tested.
-    """
+    """Return the problem of a launch that did not wait for the tests of its nodes' network."""
     return Problem(
         kind=Kind.SLOW_TO_ANSWER,
         cause=f"the network between the nodes was not tried within {patience_s:g} s",

@@ -308,8 +308,9 @@ noise."""
 
 
 class GpuComputeMode(HardwareCheck):
-    """Check of the compute mode. Persistence mode is only mentioned: the agent keeps the driver
-    loaded.
+    """Check of the compute mode.
+
+    Persistence mode is only mentioned: the agent keeps the driver loaded.
     """
 
     id = "gpu-compute-mode"

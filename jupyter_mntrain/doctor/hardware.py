@@ -155,8 +155,9 @@ class _Unlike(Check):
 
 
 class SameFirmware(_Unlike):
-    """Check that cards run the same firmware. GeForce cards are not compared: each maker has its
-    own.
+    """Check that cards run the same firmware.
+
+    GeForce cards are not compared: each maker has its own.
     """
 
     id = "firmware"
@@ -189,8 +190,9 @@ class SameFirmware(_Unlike):
 
 
 class SameTopology(_Unlike):
-    """Check that nodes with the same GPUs have the same topology, which decides how fast ranks
-    exchange data.
+    """Check that nodes with the same GPUs have the same topology.
+
+    It decides how fast ranks exchange data.
     """
 
     id = "topology"

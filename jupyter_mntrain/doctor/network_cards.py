@@ -246,8 +246,9 @@ NO_RDMA: Final = "GeForce"
 
 
 class RdmaPorts(Check):
-    """Check of RDMA ports. A card without RoCE on any of the nodes is no loss, nor is a port
-    without a cable.
+    """Check of RDMA ports.
+
+    A card without RoCE on any of the nodes is no loss, nor is a port without a cable.
 
     A launch says for itself why it does not use them.
     """

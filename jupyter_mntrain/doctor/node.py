@@ -440,8 +440,9 @@ def _slow_problem(node: CheckedNode, one: NameLookup, said: str) -> Problem:
 
 
 def _is_usual(address: str) -> bool:
-    """Whether a host's own name may lead to this address. IPv6 is not judged: inventories have
-    IPv4.
+    """Whether a host's own name may lead to this address.
+
+    IPv6 is not judged: inventories have IPv4.
     """
     return is_loopback(address) or ":" in address
 

@@ -32,9 +32,10 @@ from jupyter_mntrain.plan.networks.unused_networks import UnusedNetwork, unused_
 
 
 def is_dialed(case: Case, trial: PathTrial) -> bool:
-    """Whether the pending job opens connections in this direction: all ranks to the head's store,
-    Gloo from the higher address to the lower one, NCCL both ways. Without a job, any direction
-    counts.
+    """Whether the pending job opens connections in this direction.
+
+    All ranks connect to the head's store, Gloo from the higher address to the lower one, NCCL both
+    ways. Without a job, any direction counts.
     """
     job = case.job
     if job is None or not job.is_gloo or trial.peer == job.head:
@@ -84,8 +85,7 @@ def address_owners(case: Case, address: str) -> list[Owned]:
 
 
 def stranger(case: Case, trial: PathTrial) -> str:
-    """Return the MAC address of another machine that answers in the peer's place; empty if none
-    does.
+    """Return the MAC address of another machine that answers in the peer's place, if any.
 
     Of a way that works, another one answers in the peer's place (proxy ARP).
     """
@@ -146,8 +146,8 @@ class PairCheck(Check):
     def closed(
         self, case: Case, node: CheckedNode, trial: PathTrial, said: str, problem: Problem
     ) -> Finding:
-        """Return a finding that connections fail, which stops a launch if its ranks connect in
-        this direction.
+        """Return a finding that connections fail; it stops launches that connect in this
+        direction.
         """
         if is_dialed(case, trial):
             return self.found("stops", node, said, problem, peer=trial.peer)
@@ -307,8 +307,8 @@ def _twice(case: Case) -> Iterator[tuple[Owned, Owned]]:
 
 
 def _odd_masks(case: Case) -> list[tuple[str, tuple[Owned, Owned]]]:
-    """Return nodes whose netmask differs from the usual one on their network, each with a node
-    that has the usual one.
+    """Return nodes whose netmask differs from their network's, each with a node that has the usual
+    one.
     """
     networks = {node.name: {one.address.network for one in owned([node])} for node in case.nodes}
     differ = [
@@ -512,8 +512,9 @@ class ReachablePeers(PairCheck):
 
 
 class RendezvousPort(PairCheck):
-    """Check that the rendezvous port is open, if a random port is. For a job, its own port on its
-    head is tried.
+    """Check that the rendezvous port is open, if a random port is.
+
+    For a job, its own port on its head is tried.
     """
 
     id = "rendezvous-port"
@@ -541,9 +542,7 @@ class RendezvousPort(PairCheck):
 
 
 class PortRange(PairCheck):
-    """Check that all ports of the kernel's range are open, and not just those that happened to be
-    tried.
-    """
+    """Check that ports all over the kernel's range are open, not just a random one."""
 
     id = "port-range"
     title = "Port range"
@@ -592,8 +591,9 @@ USUAL_MTU = 1500
 
 
 class PathMtu(PairCheck):
-    """Check that large packets pass. Different MTUs at the two ends, or a smaller one in between,
-    are fine if TCP adapts to them.
+    """Check that large packets pass.
+
+    Different MTUs at the two ends, or a smaller one in between, are fine if TCP adapts to them.
     """
 
     id = "path-mtu"
@@ -794,8 +794,9 @@ class ResentPackets(PairCheck):
 
 
 class MeasuredLinks(Check):
-    """Check of measured link speeds. Only undisturbed measurements count, and only where the
-    card's speed is known.
+    """Check of measured link speeds.
+
+    Only undisturbed measurements count, and only where the card's speed is known.
     """
 
     id = "measured-link"

@@ -20,8 +20,9 @@ from jupyter_mntrain.plan.software.versions import ABSENT, divergences, version_
 
 
 class LoadedCheck(NodeCheck):
-    """A check of the imported software. Another check reports nodes where nothing could be
-    imported.
+    """A check of the imported software.
+
+    Another check reports nodes where nothing could be imported.
     """
 
     def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
@@ -188,9 +189,7 @@ class NcclLoaded(Check):
 
 
 def _is_compiled(gpu: Gpu, loaded: LoadedSoftware) -> bool:
-    """Whether torch has code for a GPU: machine code for its major version, or PTX for any earlier
-    one.
-    """
+    """Whether torch has code for a GPU: for its major version, or PTX for an earlier one."""
     major, minor = (*(gpu.compute_capability or ()), 0, 0)[:2]
     for name in loaded.architectures:
         found = _ARCHITECTURE.fullmatch(name)
@@ -206,8 +205,9 @@ def _is_compiled(gpu: Gpu, loaded: LoadedSoftware) -> bool:
 
 
 class AgreeingVersions(Check):
-    """Check that nodes have the same versions. Participants are left out: a launch compares those
-    of the job's own interpreter.
+    """Check that nodes have the same versions.
+
+    Participants are left out: a launch compares those of the job's own interpreter.
     """
 
     id = "versions"

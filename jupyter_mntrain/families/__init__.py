@@ -187,7 +187,7 @@ def normal(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wrong_count(config: Mapping[str, Any]) -> str | None:
-    """Return a field of a :func:`normal` config that should be a count but is not, and its value."""
+    """Return a field of a :func:`normal` config that should be a count but is not."""
     family = families().get(str(config.get("model_type")))
     for name in (*_COUNTS, *(one for one in _MORE_COUNTS if config.get(one) is not None)):
         count = config.get(name)
@@ -255,7 +255,7 @@ def parameters(
 def _shape(
     words: str, sizes: Mapping[str, int], config: Mapping[str, Any]
 ) -> tuple[int, ...] | None:
-    """Return the shape of a weight, as in :attr:`Family.layer`; ``None`` if a model of this config
+    """Return a weight's shape, as in :attr:`Family.layer`; ``None`` if a model of this config
     lacks it.
     """
     sums, field = _parsed(words)
@@ -266,8 +266,6 @@ def _shape(
 
 @cache
 def _parsed(words: str) -> tuple[tuple[tuple[str, ...], ...], str]:
-    """Return the words that each dimension is the sum of, and the field that decides on the
-    weight.
-    """
+    """Return the words that each dimension sums, and the field that decides on the weight."""
     shape, _, field = words.partition(" if ")
     return tuple(tuple(one.split("+")) for one in shape.split()), field

@@ -84,9 +84,7 @@ def lacking_tokenizer(names: Collection[str], path: object) -> RecipeError | Non
 
 
 def has_tokenizer(names: Iterable[str]) -> bool:
-    """Whether one of these files belongs to a tokenizer, also of other forms than
-    :data:`TOKENIZERS`.
-    """
+    """Whether one of these files belongs to a tokenizer of any form."""
     return any(_OF_TOKENIZERS.search(one) for one in names)
 
 
@@ -96,8 +94,7 @@ def tokenizer_files(names: Collection[str]) -> tuple[str, ...]:
 
 
 def lacking_weights(directory: Path, path: str) -> RecipeError | None:
-    """Return what is missing of a directory's weights, in the better format; ``None`` if one is
-    complete.
+    """Return what is missing of a directory's weights; ``None`` if one format is complete.
 
     Args:
         path: as for :func:`refuse_directory`.
@@ -186,9 +183,7 @@ def unreadable(
 
 
 def _lacks(directory: Path, place: str) -> Iterator[RecipeError | None]:
-    """Yield what is missing of each format that the directory has files of; ``None`` if it is
-    complete.
-    """
+    """Yield what is missing of each format that the directory has files of; ``None`` if nothing."""
     for listing, single in FORMATS:
         if (directory / listing).is_file():
             files = sorted(set(listed_files(directory / listing).values()))

@@ -1,5 +1,4 @@
-"""Hub fetching: a separate process that downloads a model from the Hugging Face hub into this
-machine's cache, or only finds what there is.
+"""Hub fetching: a process that downloads a model from the Hugging Face hub, or finds what there is.
 
 It writes reports as JSON, one a line, while it works; the last one says what came of it. A process,
 as huggingface_hub is slow to load, cannot be interrupted, and reads its variables only once.
@@ -85,8 +84,9 @@ class HubReport(Record, frozen=True):
 def wanted_files(
     names: Collection[str], listed: Callable[[str], Collection[str]]
 ) -> tuple[str, ...]:
-    """Return the files of a repository that training needs; without weights if none are in a
-    format that we read.
+    """Return the files of a repository that training needs.
+
+    Weights are left out if none are in a format that we read.
 
     Args:
         names: of all its files.

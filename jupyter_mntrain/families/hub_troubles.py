@@ -1,6 +1,4 @@
-"""Hub troubles: explains why a model of the Hugging Face hub is not available, and what to do.
-Pure.
-"""
+"""Hub troubles: explains why a model of the Hugging Face hub is not available. Pure."""
 
 from __future__ import annotations
 

@@ -191,8 +191,10 @@ def refuse_unable(recipe: Recipe, seats: Sequence[Seat], *, is_resumed: bool = F
 
 
 def lacking_tools(tools: Tools, *, on_gpu: bool) -> Lack | None:
-    """Return the tool that torch.compile would miss. Triton builds its launchers in C
-    (``triton/runtime/build.py``), Inductor its CPU kernels in C++ (``_inductor/config.py``).
+    """Return the tool that torch.compile would miss; ``None`` if there is all that it needs.
+
+    Triton builds its launchers in C (``triton/runtime/build.py``), Inductor its CPU kernels in C++
+    (``_inductor/config.py``).
     """
     if on_gpu and _TRITON.isdisjoint(tools.packages):
         return Lack("triton", fix="pip install triton")
@@ -453,8 +455,9 @@ def _by_model(recipe: Recipe, config: Config, seats: Sequence[Seat]) -> dict[str
 
 
 def choice_line(recipe: Recipe, chosen: Mapping[str, str], seats: Sequence[Seat]) -> str:
-    """Describe the choices in a line of 80 columns; empty if no rank has a GPU, or nothing was
-    left to choose. Only long names in a reason make it longer.
+    """Describe the choices in a line; empty if no rank has a GPU, or nothing was left to choose.
+
+    It has at most 80 columns, unless long names are in a reason.
 
     Like ``auto: bfloat16, float32 masters, varlen attention, chunked loss, compiled``.
 
@@ -541,8 +544,10 @@ def _is_to_compile(recipe: Recipe, seats: Sequence[Seat]) -> bool:
 
 
 def _is_long(recipe: Recipe) -> bool:
-    """Whether a run is long enough for compiling to pay. Epochs, whose steps are not known yet,
-    count as long: a minute too many costs less than a fifth of a long run.
+    """Whether a run is long enough for compiling to pay.
+
+    Epochs, whose steps are not known yet, count as long: a minute too many costs less than a fifth
+    of a long run.
     """
     return recipe.train.steps is None or recipe.train.steps >= COMPILED_STEPS
 
@@ -563,9 +568,7 @@ def _has_package(name: str, seat: Seat) -> bool:
 
 
 def _obstacle(seats: Sequence[Seat]) -> str | None:
-    """Name the first node that lacks something for compiling, and what it lacks; ``None`` if none
-    does.
-    """
+    """Return the first node that lacks something for compiling, and what that is, if any."""
     for seat in seats:
         if seat.gpu is not None and seat.tools is not None:
             lack = lacking_tools(seat.tools, on_gpu=True)

@@ -122,8 +122,9 @@ def refuse_leased(
 
 
 def keeping(spec: JobSpec, before: Recipe) -> tuple[JobSpec, Recipe]:
-    """Return a job that keeps its run's values where its recipe leaves them open, and the recipe
-    that the run was trained with.
+    """Return a job that keeps its run's values where its recipe leaves them open.
+
+    Return also the recipe that the run was trained with.
 
     Args:
         before: the run's recipe, as it was stored.

@@ -1,6 +1,4 @@
-"""Instruction schedules: what each rank computes, sends and receives in a step, and in which
-order.
-"""
+"""Instruction schedules: what each rank computes, sends and receives in a step, in order."""
 
 from __future__ import annotations
 
@@ -71,9 +69,7 @@ class Stages(NamedTuple):
         return rank_of_stage(stage, self.ranks, is_v=self.is_v)
 
     def sends(self, action: StageAction) -> StageAction | None:
-        """Return the message that a stage and rank send after an action; ``None`` if they send
-        none.
-        """
+        """Return the message that a stage and rank send after an action, if any."""
         after = action.stage + (1 if action.kind == "F" else -1)
         if action.kind == "W" or not 0 <= after < self.number:
             return None
@@ -172,15 +168,12 @@ def eager_slots(stage: int, ahead: int, microbatches: int) -> Slots:
 
 
 def gpipe(ranks: int, microbatches: int) -> tuple[Actions, ...]:
-    """Make GPipe, as torch runs it: all forward passes, then all backward passes (arXiv
-    1811.06965).
-    """
+    """Make GPipe as torch runs it: all forward, then all backward passes (arXiv 1811.06965)."""
     return tuple(tuple(_gpipe(_Stage(ranks, rank), microbatches)) for rank in range(ranks))
 
 
 def one_f_one_b(ranks: int, microbatches: int) -> tuple[Actions, ...]:
-    """Make 1F1B, as torch runs it: as many forward passes ahead as stages are left (arXiv
-    2006.09503).
+    """Make 1F1B as torch runs it: a forward pass ahead per stage left (arXiv 2006.09503).
 
     torch waits until an activation is sent before it computes the next backward pass, and until a
     gradient is sent before the next forward pass.
@@ -254,9 +247,7 @@ def _one_f_one_b(stage: _Stage, microbatches: int) -> Iterator[StageAction]:
 
 
 def looped_bfs(stages: Stages, microbatches: int) -> tuple[Actions, ...]:
-    """Make looped BFS (arXiv 2211.05953): all microbatches of one stage, then of the next, and
-    back.
-    """
+    """Make looped BFS (arXiv 2211.05953): all microbatches of one stage, then of the next."""
     computing = []
     for rank in range(stages.ranks):
         own = range(rank, stages.number, stages.ranks)
@@ -269,8 +260,7 @@ def looped_bfs(stages: Stages, microbatches: int) -> tuple[Actions, ...]:
 def interleaved(
     stages: Stages, microbatches: int, *, splits_backward: bool = False
 ) -> tuple[Actions, ...]:
-    """Make interleaved 1F1B (arXiv 2104.04473), or with the backward pass split as in ZB1P
-    (2401.10241).
+    """Make interleaved 1F1B (arXiv 2104.04473), or with ZB1P's split backward pass (2401.10241).
 
     Microbatches go in rounds, of about as many as there are ranks: a rank computes a round on one
     of its stages, then on its next one.
@@ -339,9 +329,7 @@ class _Order:
         """Stage and microbatch of halved backward passes whose weights are still to come."""
 
     def count(self, kind: str, stage: int) -> int:
-        """Return how many microbatches are done: forward passes, or whole or split backward
-        passes.
-        """
+        """Count the finished microbatches: forward passes, or whole or split backward passes."""
         return self._done[kind, stage]
 
     def add(self, *whats: tuple[Computing, int]) -> None:
@@ -625,8 +613,9 @@ def _until_first_gradient(compute_s: Sequence[float], transfer_s: Sequence[float
 def _deferred(
     ahead: Sequence[int], transfer_s: Sequence[float], microbatches: int, most: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return how many weight gradients each stage defers: one more for each boundary before it,
-    two more for a boundary with a link.
+    """Return how many weight gradients each stage defers.
+
+    It is one more for each boundary before a stage, two more for a boundary with a link.
 
     Nobody waits for the first stage's gradients of inputs. With a third each for forward, inputs
     and weights, the simulator finds no better ones without links, and hardly better ones over links

@@ -47,9 +47,7 @@ class Grid(Record, frozen=True):
         return tuple(self._rank(place, part) for part in range(self.width))
 
     def share_of(self, rank: int, tokens: int) -> int:
-        """Return how many of a batch's tokens a rank's pipeline gets; the shares add up to all of
-        them.
-        """
+        """Return how many of a batch's tokens a rank's pipeline gets; the shares add up to all."""
         return (tokens + self.part_of(rank)) // self.width
 
     def replicas_of(self, rank: int) -> tuple[int, ...]:

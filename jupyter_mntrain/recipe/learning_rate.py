@@ -75,8 +75,7 @@ def learning_rate_ratio(
     decay_steps: int = 0,
     power: float = 1.0,
 ) -> float:
-    """Return the ratio to the full learning rate at ``step``, from 0: linear warm-up, then the
-    schedule.
+    """Return the ratio to the full learning rate at ``step``, from 0: warm-up, then the schedule.
 
     It is above 0 at the first step, and ``min_ratio`` at the last, unless it is constant.
 

@@ -143,8 +143,9 @@ def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
 
 
 def outer_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
-    """Return the bytes in host memory that rarely syncing replicas keep between syncs: weights and
-    momentum of the last sync in float32, and the fragment in transit.
+    """Return the bytes in host memory that rarely syncing replicas keep between syncs.
+
+    They are weights and momentum of the last sync in float32, and the fragment in transit.
     """
     section = recipe.data_parallel
     if not section.syncs_rarely:
@@ -732,9 +733,7 @@ def trains_head(recipe: Recipe, config: Config) -> bool:
 def _trained_whole(
     recipe: Recipe, config: Config, *, is_first: bool, is_last: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of a stage's embedding and head that are trained in full alongside
-    adapters.
-    """
+    """Return the shapes of a stage's embedding and head that are trained alongside adapters."""
     if not recipe.trains_adapters:
         return ()
     shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
@@ -767,8 +766,9 @@ def shown_adapters(recipe: Recipe, config: Config) -> tuple[str, ...]:
 def trained_parameters(
     recipe: Recipe, config: Config, layers: int, *, is_first: bool, is_last: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of a stage's parameters that have gradients: those of adapters and of what
-    is trained in full alongside them, or all.
+    """Return the shapes of a stage's parameters that have gradients.
+
+    With adapters, those are theirs and of what is trained in full alongside them.
     """
     if not recipe.trains_adapters:
         return parameters(config, layers, is_first=is_first, is_last=is_last)

@@ -1,6 +1,4 @@
-"""Recipe parser: turns TOML into a checked :class:`Recipe`. Imports neither torch nor
-transformers.
-"""
+"""Recipe parser: turns TOML into a checked :class:`Recipe`. Imports no torch or transformers."""
 
 from __future__ import annotations
 
@@ -56,8 +54,9 @@ _DURATIONS = ("steps", "epochs")
 
 
 def override_in(raw: dict[str, Any], override: str) -> None:
-    """Apply an override to a recipe's TOML data. Of ``train.steps`` and ``train.epochs``, the last
-    wins.
+    """Apply an override to a recipe's TOML data.
+
+    Of ``train.steps`` and ``train.epochs``, the last wins.
 
     Args:
         override: ``section.field=value``, in TOML spelling; bare words are text.

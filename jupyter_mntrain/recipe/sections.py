@@ -464,8 +464,8 @@ class DataParallelSection(UserRecord, frozen=True):
 
     @property
     def syncs_rarely(self) -> bool:
-        """Whether replicas train independently between syncs; otherwise they sum gradients in
-        every step.
+        """Whether replicas train independently between syncs; else they sum gradients in every
+        step.
         """
         return self.sync_every > 0
 
@@ -475,9 +475,7 @@ class DataParallelSection(UserRecord, frozen=True):
         return self.sync_every // self.sync_fragments
 
     def fragment_due(self, step: int) -> int | None:
-        """Return the number of the fragment that is synced after ``step`` steps; ``None`` if none
-        is.
-        """
+        """Return the number of the fragment that is synced after ``step`` steps, if any."""
         if not (self.syncs_rarely and step) or step % self.fragment_steps:
             return None
         return (step // self.fragment_steps - 1) % self.sync_fragments
@@ -500,8 +498,7 @@ class DataParallelSection(UserRecord, frozen=True):
 
 
 def check_syncs(section: DataParallelSection, evaluation: EvaluationSection) -> None:
-    """Refuse syncs of a single replica, an outer optimizer without syncs, and evaluations between
-    syncs.
+    """Refuse syncs of one replica, settings of syncs without any, and evaluations between syncs.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -531,9 +528,7 @@ def check_syncs(section: DataParallelSection, evaluation: EvaluationSection) -> 
 
 
 def _check_fragments(section: DataParallelSection) -> None:
-    """Refuse fragments that do not divide the steps evenly, and delays that reach the next
-    fragment's sync.
-    """
+    """Refuse fragments that do not divide the steps evenly, and too long delays."""
     every, fragments, delay = section.sync_every, section.sync_fragments, section.sync_delay
     given = f"data_parallel.sync_every = {every}"
     if every % fragments:
@@ -747,8 +742,10 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def steps(self) -> int:
-        """The number of optimizer steps. With epochs, only the ranks know it, after reading the
-        data; where it may be unknown, use ``train.steps``.
+        """The number of optimizer steps.
+
+        With epochs, only the ranks know it, after reading the data; where it may be unknown, use
+        ``train.steps``.
         """
         assert self.train.steps is not None  # noqa: S101
         return self.train.steps
@@ -760,9 +757,7 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def microbatches(self) -> int:
-        """The microbatches in one pass over the pipeline; ``auto`` is at most 8 until the job is
-        planned.
-        """
+        """The microbatches in one pass over the pipeline; ``auto`` is at most 8 until planned."""
         given = self.pipeline.microbatches
         if given != "auto":
             return given
@@ -830,9 +825,7 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def trains_adapters(self) -> bool:
-        """Whether adapters are trained, and other weights frozen except for
-        ``adapters.train_whole``.
-        """
+        """Whether adapters are trained, and other weights frozen (but ``adapters.train_whole``)."""
         return self.adapters.rank > 0
 
     @property

@@ -87,8 +87,10 @@ def values_of(recipe: Recipe) -> dict[str, str]:
 
 
 def without_plan(recipe: Recipe) -> Recipe:
-    """Return the recipe with defaults for settings that a plan would decide, as under torchrun by
-    hand. Microbatches in flight stay open: the trainer measures the links.
+    """Return the recipe with defaults for settings that a plan would decide.
+
+    So it runs under torchrun by hand. Microbatches in flight stay open: the trainer measures the
+    links.
     """
     return resolved(
         recipe,
@@ -102,8 +104,9 @@ def without_plan(recipe: Recipe) -> Recipe:
 
 
 def as_trained(recipe: Recipe) -> Recipe:
-    """Return a stored recipe as it was trained: older versions defaulted to ``float32``, float32
-    masters and no compilation.
+    """Return a stored recipe as it was trained, with the defaults of older versions.
+
+    Those were ``float32``, float32 masters and no compilation.
     """
     known = resolved(recipe, {"model.dtype": "float32", "memory.compile": "false"})
     return without_plan(resolved(known, {"optimizer.precision": known.precision}))

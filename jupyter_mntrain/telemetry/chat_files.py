@@ -88,9 +88,7 @@ class QuestionReader:
         self.newest: ChatRequest | None = None
 
     def look(self) -> bool:
-        """Read the newest question; return whether the driver gave a sign of life since the last
-        call.
-        """
+        """Read the newest question; return whether there was a sign of life since the last call."""
         try:
             status = self._path.stat()
         except OSError:

@@ -93,9 +93,7 @@ class ControlReader:
         self._saves_done = len(self._controls.saves)
 
     def settings(self) -> tuple[SettingsRequest, ...]:
-        """Return the requested changes of settings that are not yet applied. Only the trainer uses
-        it.
-        """
+        """Return requested changes of settings that are not yet applied. Only for the trainer."""
         return self._read().settings[self._settings_taken :]
 
     def took_settings(self, count: int) -> None:

@@ -1,5 +1,4 @@
-"""Formulas for every derived number that mntrain shows, with their sources. Pure; fractions are
-0..1.
+"""Formulas for every derived number that mntrain shows, with sources. Pure; fractions are 0..1.
 
 Model FLOPs follow PaLM (arXiv 2204.02311, appendix B): a multiply-add is 2 FLOPs, backward costs
 twice forward, attention counts the full T x T square, or T x W where a layer sees W tokens back
@@ -100,8 +99,7 @@ def stage_flops_per_token(
     adapter_values: int | None = None,
     trains_head: bool = False,
 ) -> float:
-    """Return the FLOPs of a pipeline stage of ``layers`` layers for one token, forward and
-    backward.
+    """Return a stage's FLOPs for one token, forward and backward.
 
     Args:
         adapter_values: of a layer's adapters, next to which no gradient of a weight is computed;
@@ -160,8 +158,7 @@ FILLED: Final = {
 def ideal_bubble(
     stages: int, microbatches: int, virtual_stages: int = 1, *, schedule: str | None = None
 ) -> float:
-    """Return the share of a step that a balanced pipeline must idle: ``i / (v·M + i)``, ``i =
-    S-1``.
+    """Return the share of a step that a balanced pipeline idles: ``i / (v·M + i)``, ``i = S-1``.
 
     The same for GPipe (arXiv 1811.06965) and 1F1B; schedules with ``v`` stages per rank divide it
     by ``v`` (Megatron-LM, arXiv 2104.04473, section 2.2). Schedules that split the backward pass

@@ -262,9 +262,10 @@ class GpuReader:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
     def _jobs(self, handle: Any) -> list[Any]:
-        """Return the computing processes, except for the desktop's, which draw and use CUDA as
-        well, and the server of CUDA MPS, which stays when its clients have left: those are listed
-        separately.
+        """Return the computing processes, except for the desktop's and the CUDA MPS server.
+
+        The desktop draws and uses CUDA as well; the server stays when its clients have left. Both
+        are listed separately.
         """
         nvml = self._nvml
         clients = self._optional(lambda: nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)) or ()

@@ -11,8 +11,9 @@ _OTHER_MEANS = ("horovod", "jax", "mpi4py", "torch_xla")
 
 
 def group_size(modules: Mapping[str, ModuleType] = sys.modules) -> int | None:
-    """Return the number of ranks in torch's process group, 1 without a group; ``None`` if ranks
-    may communicate in another way.
+    """Return the number of ranks in torch's process group, 1 without a group.
+
+    ``None`` if ranks may communicate in another way.
     """
     distributed = modules.get("torch.distributed")
     if distributed is None or any(name in modules for name in _OTHER_MEANS):

@@ -41,8 +41,9 @@ class MemoryGauge:
         return self._resident_bytes
 
     def reserved_bytes(self) -> int | None:
-        """Return the bytes that the GPU's allocator has reserved; ``None`` on a CPU. Does not
-        wait.
+        """Return the bytes that the GPU's allocator has reserved; ``None`` on a CPU.
+
+        Does not wait.
         """
         if self._device.type != "cuda":
             return None

@@ -1,5 +1,4 @@
-"""Choosing: ranks agree on the settings that the recipe leaves to the GPUs, and check that they
-work.
+"""Choosing: ranks agree on the settings that a recipe leaves to the GPUs, and check that they work.
 
 A launch has chosen already, and passes it on. Ranks that were started without one, as by torchrun
 or SLURM, choose by the same rules; the weights of a checkpoint that they go on from decide first.
@@ -81,9 +80,7 @@ def _allow_tf32(recipe: Recipe, device: torch.device) -> None:
 
 
 def _newest(recipe: Recipe, environment: Mapping[str, str]) -> _Trained | None:
-    """Return the newest checkpoint of the run, here or on durable storage, or of the run that it
-    continues.
-    """
+    """Return the newest checkpoint that the run may continue, here or on durable storage."""
     origin = environment.get(RESUME_FROM_VARIABLE)
     own, copies = directory_of(recipe, environment), copies_of(recipe, environment)
     for path in (own, copies, in_home(origin) if origin else None):

@@ -216,7 +216,7 @@ class Trainer:
         return self._result().figures(step, self._summary)
 
     def _begin_after(self, held: QueuedStep | None, step: int, reports: Reports) -> QueuedStep:
-        """Queue a step; if that fails, still report the numbers of the previous step if they have
+        """Queue a step; if that fails, still report the previous step's numbers if they have
         arrived.
         """
         try:
@@ -278,9 +278,7 @@ class Trainer:
         return step - self.first_step == STEADY_AFTER or self.evaluation.is_due(step)
 
     def _end(self, step: QueuedStep, reports: Reports) -> dict[str, Any]:
-        """Wait for a step, report its numbers, stop if they would spoil the weights; return its
-        sample.
-        """
+        """Wait for a step, report its numbers, stop if they are not finite; return its sample."""
         sample = self._tell(step, reports)
         self.finite.note(*step.own)
         if not step.is_skipped:

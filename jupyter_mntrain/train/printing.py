@@ -1,6 +1,4 @@
-"""Printing: what a rank prints goes to the job's log. A full disk costs lines there, not hours of
-training.
-"""
+"""Printing: what a rank prints goes to the job's log, and a full disk does not end the training."""
 
 from __future__ import annotations
 

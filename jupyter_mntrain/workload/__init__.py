@@ -1,3 +1,1 @@
-"""Workloads: what a job runs (a recipe, a script, a cell or a stored job), and the memory it
-needs.
-"""
+"""Workloads: what a job runs (a recipe, script, cell or stored job), and the memory it needs."""

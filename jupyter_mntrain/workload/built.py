@@ -127,8 +127,7 @@ class Built(NamedTuple):
         return fit(recipe, seats_of(recipe, spec.participants, nodes), kept)
 
     def memory(self, expected: JobPlan | None) -> list[RankMemory] | None:
-        """Estimate the memory of each rank; ``None`` for a script, or if the model is not on this
-        machine.
+        """Estimate the memory of each rank; ``None`` for a script, or if the model is not here.
 
         Args:
             expected: as :meth:`expected` returns it.

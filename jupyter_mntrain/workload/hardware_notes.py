@@ -48,8 +48,10 @@ def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
 def rdma_note(
     nodes: Sequence[NodeInfo], placements: Sequence[Placement], environment: Collection[str]
 ) -> Problem | None:
-    """Return a warning if NCCL uses TCP although there is InfiniBand or RoCE, or if it uses those
-    but some nodes' adapters cannot access GPU memory directly.
+    """Return a warning if NCCL does not use InfiniBand or RoCE well.
+
+    It may use TCP although there is one of them, or some nodes' adapters cannot access GPU memory
+    directly.
 
     Args:
         nodes: the participants' nodes, in node-rank order.

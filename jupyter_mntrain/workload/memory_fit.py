@@ -145,9 +145,7 @@ def offered_memory(node: NodeInfo, *, shares: bool = False) -> dict[int, int]:
 
 
 def memory_notes(found: Sequence[RankMemory]) -> list[Problem]:
-    """Return problems that name the rank that needs most of its GPU, and each node short of
-    memory.
-    """
+    """Return problems of nodes short of memory, and of the rank that needs most of its GPU."""
     notes = [*_host_notes(found)]
     tight = [one for one in found if one.gpu_bytes is not None and not one.fits]
     if not tight:

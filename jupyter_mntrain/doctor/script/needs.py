@@ -505,8 +505,9 @@ def _finds_more(node: ast.AST) -> bool:
 
 
 def _set_variables(tree: ast.AST) -> dict[str, list[int]]:
-    """Return the environment variables that are set anywhere in a script, with their lines. ``*``
-    stands for any variable: code that gets the whole environment may add to it.
+    """Return the environment variables that are set anywhere in a script, with their lines.
+
+    ``*`` stands for any variable: code that gets the whole environment may add to it.
     """
     found, harmless = dict[str, list[int]](), set[int]()
     for node in ast.walk(tree):
@@ -537,8 +538,9 @@ def _set_by(node: ast.AST) -> set[str]:
 
 
 def _only_read(node: ast.AST) -> list[ast.AST]:
-    """Return the parts of a node that may be ``os.environ`` and are only read, or in which only
-    variables named in the source are set.
+    """Return the parts of a node that may be ``os.environ`` and set no unnamed variable in it.
+
+    They are only read, or set variables that the source names.
     """
     match node:
         case ast.Call(func=ast.Name(id=name), args=args) if name in _ONLY_READERS:
@@ -579,8 +581,9 @@ def imported_name(call: ast.Call) -> str:
 
 
 def _made(calls: Iterable[tuple[ast.Call, str]], paths: PathReader) -> Iterator[str]:
-    """Yield the first folders of what calls in a script may create or look for. ``.`` stands for
-    anything: another program may create it, or the working directory changes.
+    """Yield the first folders of what calls in a script may create or look for.
+
+    ``.`` stands for anything: another program may create it, or the working directory changes.
     """
     for node, called in calls:
         last = called.rpartition(".")[2]

@@ -46,8 +46,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(tree: ast.Module, given: Sequence[str]) -> Parsed | None:
-    """Parse arguments as the script's own parser would; ``None`` if the source does not show how:
-    the script has no parser or several, or uses what is not known here.
+    """Parse arguments as the script's own parser would; ``None`` if its source does not show how.
+
+    The script may have no parser or several, or use what is not known here.
     """
     try:
         made = _made(tree)
@@ -116,9 +117,7 @@ def _changed(tree: ast.Module, name: str) -> set[str] | None:
 
 
 def _refuse_other_uses(tree: ast.Module, own: str, groups: set[str]) -> None:
-    """Refuse a parser that is passed on or filled in a loop: it may take more than the source
-    shows.
-    """
+    """Refuse a parser that is passed on or filled in a loop, as it may take further arguments."""
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Name) and node.id in groups):

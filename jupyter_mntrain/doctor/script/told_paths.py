@@ -1,5 +1,5 @@
-"""Evaluates expressions of a script that name files, as far as that is possible without running
-it. Pure.
+"""Evaluates expressions that name files in a script, as far as that is possible without running
+it.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ OF_MODELS: Final = (".json", ".safetensors", ".jinja", ".model", ".txt")
 
 
 class ImportedModules(Check):
-    """Check that the modules that a script imports exist. Imports in functions or conditions are
-    uncertain.
+    """Check that the modules that a script imports exist.
+
+    Imports in functions or conditions are uncertain.
     """
 
     id = "imported-modules"
@@ -92,8 +93,9 @@ class ImportedModules(Check):
 
 
 class WholeModel(NodeCheck):
-    """Check that each node has the whole model: its agent reports what the trainer there would
-    refuse.
+    """Check that each node has the whole model.
+
+    Its agent reports what the trainer there would refuse.
     """
 
     id = "whole-model"
@@ -170,8 +172,9 @@ class SameContents(Check):
 
 
 def _read(one: FoundPath) -> dict[str, str]:
-    """Return the checksums of files that the trainer reads. Others, like a README or weights in
-    another format, may differ between nodes.
+    """Return the checksums of files that the trainer reads.
+
+    Others, like a README or weights in another format, may differ between nodes.
     """
     if one.use == "model":
         has_better = any(name.endswith(".safetensors") for name in one.files)

@@ -155,9 +155,7 @@ class ScriptVariables(Check):
             yield self.found(_level(lost), node, names, problem)
 
     def _set_here(self, node: CheckedNode, job: PendingJob, here: Sequence[Need]) -> Finding:
-        """Return a warning that variables set here are not sent; the script may behave
-        differently.
-        """
+        """Return a warning that variables set here are not sent, and may make a difference."""
         names = ", ".join(one.what for one in here)
         are, them = ("they are", "them") if len(here) > 1 else ("it is", "it")
         problem = Problem(
@@ -169,9 +167,7 @@ class ScriptVariables(Check):
         return self.found("slows", node, names, problem)
 
     def _of_other_launcher(self, node: CheckedNode, job: PendingJob, need: Need) -> Finding:
-        """Return the problem of a variable that another launcher sets, with a different value for
-        each rank.
-        """
+        """Return the problem of a variable that another launcher sets, different for each rank."""
         own = counterpart(need.what)
         problem = Problem(
             kind=Kind.EXCEPTION,
@@ -183,9 +179,7 @@ class ScriptVariables(Check):
 
 
 class ScriptGpus(Check):
-    """Check that nodes have the GPUs that the script needs on every rank and does not check for
-    itself.
-    """
+    """Check that nodes have the GPUs that a script uses on every rank without asking for them."""
 
     id = "script-gpus"
     title = "Script's GPUs"
@@ -211,8 +205,10 @@ class ScriptGpus(Check):
 
 
 class ScriptFiles(Check):
-    """Check of files that the script reads. A relative path must be sent or exist in the folder
-    that it runs in on the nodes; any other path is one on the nodes.
+    """Check of files that the script reads.
+
+    A relative path must be sent or exist in the folder that it runs in on the nodes; any other
+    path is one on the nodes.
     """
 
     id = "script-files"
@@ -358,8 +354,9 @@ def _kinds(node: CheckedNode) -> dict[str, PathKind]:
 
 
 def _lacks_given(case: Case, node: CheckedNode, job: PendingJob) -> tuple[str, str] | None:
-    """Return an argument that names a file which another node has, and that node. A file that no
-    node has may be made by the script.
+    """Return an argument that names a file which another node has, and that node.
+
+    A file that no node has may be made by the script.
     """
     own = _kinds(node)
     for given, path in job.given.items():

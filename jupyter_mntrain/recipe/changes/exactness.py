@@ -68,8 +68,9 @@ _COMPARED_STEPS = 1000
 
 
 def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[SettingChange, ...]:
-    """Return the differences between two recipes in the order of the sections, followed by
-    ``auto`` settings that change as a result, if known.
+    """Return the differences between two recipes, in the order of the sections.
+
+    ``auto`` settings that change as a result come last, if they are known.
 
     Args:
         step: finished steps of the checkpoint.

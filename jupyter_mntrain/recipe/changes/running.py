@@ -108,8 +108,9 @@ def changed_values(
 
 
 def rate_notes(before: Recipe, after: Recipe, *, step: int) -> tuple[str, ...]:
-    """Return lines about how a change after ``step`` affects the learning rate and what depends on
-    it; empty if it does not, or if the number of steps is not known yet.
+    """Return lines about how a change after ``step`` affects the learning rate.
+
+    They are empty if it does not, or if the number of steps is not known yet.
     """
     if before.train.steps is None or after.train.steps is None:
         return ()

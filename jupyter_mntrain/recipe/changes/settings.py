@@ -87,8 +87,8 @@ def _origin(
 
 
 def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Yield the fields whose ``auto`` or missing value can be resolved before the start, as
-    ``section.field`` and the value in effect.
+    """Yield the fields whose ``auto`` or missing value is resolved before the start, with the
+    result.
     """
     if recipe.model.path is None:
         shape = preset_config(recipe.model)

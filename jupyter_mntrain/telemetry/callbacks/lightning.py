@@ -127,9 +127,7 @@ def _number(value: float | torch.Tensor | None) -> float | DeviceNumber | None:
 
 
 def _gradient_norm(trainer: Any, pl_module: Any) -> torch.Tensor | None:
-    """Return the gradient norm before clipping; ``None`` if a rank holds only part of the
-    gradients.
-    """
+    """Return the gradient norm before clipping; ``None`` if gradients are split among ranks."""
     if not type(trainer.strategy).__name__.startswith(_WHOLE_GRADIENTS):
         return None
     gradients = [one.grad for one in pl_module.parameters() if one.grad is not None]

@@ -149,8 +149,9 @@ class LoopRecorder:
             self._held |= fields
 
     def evaluated(self, loss: float | None) -> None:
-        """Record the held-out loss after the finished steps, if known, and the time since the last
-        step as evaluation; ignored before the first step.
+        """Record the held-out loss after the finished steps, if known, and the time that it took.
+
+        Ignored before the first step.
         """
         took_s = self._leave_out()
         if self.recorder is None or not self._step:

@@ -39,8 +39,9 @@ def gpu_uuid(device: torch.device) -> str:
 def device_peak(
     device: torch.device, dtype: torch.dtype, progress: ProgressWriter = unwatched
 ) -> Peak | None:
-    """Return the peak FLOPs per second of ``device``: given by the user, from the table, or
-    measured; ``None`` if unknown.
+    """Return the peak FLOPs per second of ``device``; ``None`` if unknown.
+
+    The user gives it, it is in the table, or it is measured.
 
     All ranks of a node should call this at the same time: they will also train at the same time.
 

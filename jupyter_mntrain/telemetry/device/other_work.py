@@ -19,6 +19,7 @@ BESIDE = "alongside other processes"
 
 class OtherWork:
     """Watches other processes during one rank's measurement, from before it until :meth:`words`.
+
     The node's other ranks are assumed to do the same work as this one.
     """
 
@@ -32,9 +33,7 @@ class OtherWork:
         return BESIDE if self.share() > OTHERS_SHARE else ""
 
     def share(self) -> float:
-        """Return other processes' share, 0..1, of the time of all CPUs that this process may run
-        on.
-        """
+        """Return the share of the time of this process's CPUs that others use, 0..1."""
         wall, busy, own = (now - then for now, then in zip(self._now(), self._begin, strict=True))
         return max(0.0, busy - self._ranks * own) / max(wall * len(self._cores), 1e-9)
 
@@ -56,8 +55,7 @@ UNKNOWN = "load of other processes unknown"
 
 
 class OtherGpuWork:
-    """Watches a GPU during one rank's measurement, from before it loads the GPU until
-    :meth:`words`.
+    """Watches a GPU during a measurement, from before it is loaded until :meth:`words`.
 
     Args:
         uuid: of the GPU, as NVML writes it.
@@ -96,9 +94,7 @@ class OtherGpuWork:
 
 
 def _others(gpu: Gpu) -> frozenset[int] | None:
-    """Return the processes on the GPU besides this job's ranks; ``None`` unless this rank is
-    listed, too.
-    """
+    """Return the GPU's processes besides this job's ranks; ``None`` if this rank is not listed."""
     pids = {one.pid for one in gpu.processes}
     if os.getpid() not in pids:
         return None

@@ -81,8 +81,10 @@ def measure(
 
 
 def _product(device: torch.device, dtype: torch.dtype) -> tuple[Callable[[], object], int]:
-    """Return a large matrix product and its FLOPs; a small one on a CPU where a large one would
-    take long, as without instructions for the dtype.
+    """Return a large matrix product and its FLOPs.
+
+    It is a small one on a CPU where a large one would take long, as without instructions for the
+    dtype.
     """
     small, flops = square_product(device, dtype, SMALL)
     large, large_flops = square_product(device, dtype)
@@ -96,8 +98,9 @@ def _product(device: torch.device, dtype: torch.dtype) -> tuple[Callable[[], obj
 def _layers(
     timer: WorkTimer, device: torch.device, dtype: torch.dtype, seconds: float
 ) -> Iterator[MeasuredLayer]:
-    """Measure layers, the fastest first, skipping those that would take long on this device or
-    more than is left of ``seconds``. The first one is always measured.
+    """Measure layers, the fastest first, skipping those that would take long on this device.
+
+    More than is left of ``seconds`` is too long. The first one is always measured.
     """
     end_s = time.perf_counter() + seconds
     before: MeasuredLayer | None = None
@@ -175,9 +178,7 @@ def _operation_s(timer: WorkTimer, device: torch.device) -> float:
 
 
 def main(kind: str, *dtypes: str) -> int:
-    """Run the program; return the exit code, which is 0 even if the device lacks some of the
-    dtypes.
-    """
+    """Run the program; return the exit code: 0, even if the device lacks some of the dtypes."""
     device = torch.device(kind)
     if kind == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32, as recipes have it

@@ -47,8 +47,9 @@ class WorkTimer:
     def timed(
         self, *work: Callable[[], object], seconds: float, least: int = LEAST_ROUNDS
     ) -> TimedRounds:
-        """Time pieces of work, run one after another for ``seconds``, and at least ``least``
-        times. The first round is not counted.
+        """Time pieces of work, run in turn for ``seconds``, and at least ``least`` times.
+
+        The first round is not counted.
         """
         for one in work:
             one()

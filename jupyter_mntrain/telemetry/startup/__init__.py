@@ -1,5 +1,4 @@
-"""Startup: code that runs in every Python process of a job before its script, and the files it
-writes.
+"""Startup: code that runs in each Python process of a job before its script, and files it writes.
 
 The supervisor puts this directory first on ``PYTHONPATH``: so it works for any script, and for any
 Python, even one without mntrain. The rest of the program reads the files with

@@ -1,5 +1,6 @@
-"""Rank hooks: a rank records how it ends, and its stacks when its agent asks; torchrun records how
-its ranks' processes end.
+"""Rank hooks: ranks record how they end, and their stacks when the agent asks.
+
+torchrun records how its ranks' processes end.
 
 Standard library only, for any Python of at least 3.8: the rank's need not be the agent's. Files are
 in ``$MNTRAIN_METRICS_DIR``, by rank.
@@ -204,8 +205,9 @@ def _address_limit() -> int | None:
 
 
 def _told(error: BaseException) -> dict[str, Any]:
-    """Return an exception as data; its text may fail or be huge. Of a group, return what it
-    contains.
+    """Return an exception as data; its text may fail or be huge.
+
+    Of a group, return what it contains.
     """
     text = _text(error)
     group: Any = getattr(builtins, "BaseExceptionGroup", ())  # of Python 3.11

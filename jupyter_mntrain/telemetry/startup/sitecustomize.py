@@ -1,6 +1,4 @@
-"""Python imports this at its start: installs the rank's hooks, then runs the sitecustomize it
-hides.
-"""
+"""Python imports this at its start: installs a rank's hooks, then runs a sitecustomize it hides."""
 
 from __future__ import annotations
 

@@ -134,9 +134,7 @@ def serve(
 
 
 def known_fields() -> dict[str, frozenset[str]]:
-    """Return the request fields that ``transformers serve`` accepts, by path; empty if they are
-    unknown.
-    """
+    """Return the request fields that ``transformers serve`` accepts, by path; empty if unknown."""
     with suppress(ImportError, AttributeError):
         from transformers.cli.serving.chat_completion import ChatCompletionHandler
         from transformers.cli.serving.completion import CompletionHandler

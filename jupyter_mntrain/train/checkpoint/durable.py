@@ -240,8 +240,7 @@ def durable_copies(
     say: Callable[[str], None],
     environment: Mapping[str, str],
 ) -> DurableCopies | None:
-    """Return the durable copies of this run; ``None`` if the recipe names no place for them.
-    Collective.
+    """Return this run's durable copies; ``None`` if the recipe names no place for them. Collective.
 
     Raises:
         RecipeError: a node cannot write there, or has another directory there. A later attempt of a

@@ -141,9 +141,7 @@ def export_checkpoint(
 
 
 def _other_in_the_way(target: CheckpointDirectory, manifest: Manifest) -> RecipeError | None:
-    """Return an error if the target already has another save of this step, perhaps the last of its
-    run.
-    """
+    """Return an error if the target has another save of this step, perhaps the last of its run."""
     there = target.manifests().get(manifest.step)
     if there is None or there == manifest:
         return None

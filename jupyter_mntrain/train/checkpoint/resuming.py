@@ -174,9 +174,7 @@ def _what_is_damaged(
 def _refuse_unreadable(
     directory: CheckpointDirectory, unreadable: Sequence[Mapping[int, str]], step: int | None
 ) -> None:
-    """Raise if checkpoints are unreadable: a run that starts over would overwrite what may be
-    repaired.
-    """
+    """Raise if checkpoints are unreadable, since starting over would overwrite them."""
     why = {one: why for some in unreadable for one, why in some.items() if step in (None, one)}
     if why:
         newest = max(why)
@@ -448,8 +446,9 @@ def _newest(
     say: Callable[[str], None],
     checksums: Checksums | None,
 ) -> Beginning | None:
-    """Return the newest complete checkpoint of a run. A durable copy counts only if it is newer,
-    or the only one of the promised step. Collective.
+    """Return the newest complete checkpoint of a run. Collective.
+
+    A durable copy counts only if it is newer, or the only one of the promised step.
     """
     lost = None
     try:
@@ -567,8 +566,7 @@ def refuse_other_adapters(begin: Beginning, section: AdaptersSection) -> None:
 
 
 def refuse_apart(begin: Beginning, replicas: int) -> None:
-    """Refuse a checkpoint of replicas with different weights if replicas are to share their
-    weights now.
+    """Refuse to give replicas the same weights if those in the checkpoint differ.
 
     Args:
         replicas: that sum gradients in every step; 0 if they sync rarely.
@@ -585,8 +583,6 @@ def refuse_apart(begin: Beginning, replicas: int) -> None:
 
 
 def replicas_apart(manifest: Manifest) -> int:
-    """Return the number of replicas with weights of their own in a checkpoint; 0 if all were
-    equal.
-    """
+    """Return how many replicas have weights of their own in a checkpoint; 0 if all were equal."""
     section = (manifest.recipe or {}).get("data_parallel", {})
     return int(section.get("replicas", 1)) if section.get("sync_every") else 0

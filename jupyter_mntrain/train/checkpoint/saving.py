@@ -504,8 +504,9 @@ class Checkpointing:
         return step
 
     def votes(self) -> Sequence[int]:
-        """Return this rank's votes in the step's all-reduce: (still writing, still copying, save,
-        stop, time is up).
+        """Return this rank's votes in the step's all-reduce.
+
+        They are: still writing, still copying, save, stop, time is up.
         """
         is_writing = self._saver is not None and self._saver.is_writing
         is_copying = self._durable is not None and self._durable.vote()
@@ -588,8 +589,7 @@ class Checkpointing:
             self._finish(self._saver)
 
     def finish_copies(self) -> None:
-        """Wait for the durable copy of the last save, but not long if the run was stopped.
-        Collective.
+        """Wait for the durable copy of the last save; not long if the run was stopped. Collective.
 
         Not for long if the run was stopped: what stops it may not wait.
         """
@@ -619,8 +619,9 @@ class Checkpointing:
     def _state(
         self, optimizer: Optimizer, apart: int
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Return this rank's tensors by their names in a checkpoint, as views: those shared by all
-        replicas, and those of its replica alone.
+        """Return this rank's tensors by their names in a checkpoint, as views.
+
+        First those that all replicas share, then those of its replica alone.
 
         Args:
             apart: replicas that have weights of their own; of fewer or more, each takes those of

@@ -126,9 +126,7 @@ class Batch:
             yield self._some(some)
 
     def share(self, place: int, count: int) -> Batch:
-        """Take every ``count``-th sequence, for one of ``count`` pipelines; ``tokens`` stays the
-        same.
-        """
+        """Take every ``count``-th sequence, for one of ``count`` pipelines; ``tokens`` is kept."""
         return self._some(slice(place, None, count))
 
     def filled(self, sequences: int) -> Batch:

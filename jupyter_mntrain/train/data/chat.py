@@ -180,9 +180,7 @@ class ChatWriter:
 
     @property
     def _lacking_token(self) -> str | None:
-        """Return a special token that the template uses and the tokenizer lacks; ``None`` if there
-        is none.
-        """
+        """Return a special token that the template uses and the tokenizer lacks, if any."""
         names = self._tokenizer.SPECIAL_TOKENS_ATTRIBUTES
         lacking = (one for one in names if one not in self._tokenizer.special_tokens_map)
         return next((one for one in lacking if one in self.template), None)
@@ -198,9 +196,7 @@ class ChatWriter:
         return self.render([_QUESTION], "a question", asks=True).removeprefix(closed)
 
     def end_of_turn(self, text: str) -> int:
-        """Return where the last turn of a text ends; white space after its marker belongs to the
-        template.
-        """
+        """Return where a text's last turn ends; white space after its marker is the template's."""
         said = text.rstrip()
         return len(said) if said.endswith(self._ends) else len(text)
 
@@ -216,9 +212,7 @@ class ChatWriter:
 
     @cached_property
     def _closing(self) -> str:
-        """What the template writes after an answer; empty if the template rejects the test
-        conversation.
-        """
+        """What the template writes after an answer; empty if it rejects the test conversation."""
         said = [_QUESTION, {"role": ANSWERS, "content": "Yes"}]
         try:
             return self.render(said, "an answer").rpartition("Yes")[2]
@@ -238,8 +232,8 @@ class ChatWriter:
 
     @cached_property
     def special(self) -> SpecialTokens:
-        """The tokenizer's special tokens, and others that the template marks turns with, as
-        DeepSeek's does.
+        """The tokenizer's special tokens, and others with which the template marks turns
+        (DeepSeek's).
         """
         return SpecialTokens(self._tokenizer, self._turn_markers(), splits=self._splits)
 
@@ -274,7 +268,7 @@ class ChatWriter:
         return RenderedChat(text, written.answers and answers, written.special)
 
     def _known(self, message: Message) -> Message:
-        """Return the message in a role that the template knows: ``developer`` is a newer
+        """Return the message in a role that the template knows: ``developer`` may become
         ``system``.
         """
         if message["role"] == "developer" and "developer" not in self.template:
@@ -323,9 +317,10 @@ class _Chat(NamedTuple):
         return tuple(spans)
 
     def _marked(self, place: int, text: str) -> tuple[int, int] | None:
-        """Return begin and end of an answer that is rendered differently when it is not the last
-        one, since Qwen 3's template drops the reasoning of earlier answers; ``None`` if it cannot
-        be found.
+        """Return begin and end of an answer that is rendered differently when it is not the last.
+
+        Qwen 3's template, for example, drops the reasoning of earlier answers. ``None`` if it
+        cannot be found.
         """
         marked = [*self.messages]
         # Without its calls and thoughts, which stand at its place, too.

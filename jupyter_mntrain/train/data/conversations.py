@@ -320,9 +320,7 @@ def refuse_lost(
 
 
 def _altered(messages: Sequence[Message], text: str) -> Iterator[tuple[str, Sequence[Message]]]:
-    """Yield altered conversations whose text must differ, each with what the text would lack
-    otherwise.
-    """
+    """Yield altered conversations whose text must differ, and what it would lack otherwise."""
     if any(REASONING[0] in one for one in messages):
         yield "reasoning", [_without(one, *REASONING) for one in messages]
     for place, message in enumerate(messages):

@@ -272,9 +272,7 @@ def _repeated(by_content: Iterable[Sequence[str]]) -> str:
 
 
 def _held_out(files: Sequence[Path]) -> list[str]:
-    """Return files whose names suggest that they are held out, if others are named as training
-    files.
-    """
+    """Return files that are named as held out, if others are named as training files."""
     if not any(_TRAINED.match(part) for one in files for part in one.parts):
         return []
     return [one.as_posix() for one in files if any(map(_EVALUATED.match, one.parts))]

@@ -198,9 +198,7 @@ class Reading:
 
 
 def fitting(section: DataSection, special: SpecialTokens) -> Callable[[RenderedChat], bool] | None:
-    """Return a function that tells whether a text fits into a sequence; ``None`` if nothing is
-    split.
-    """
+    """Return a test whether a text fits into a sequence; ``None`` if nothing is to be split."""
     if section.too_long != "split":
         return None
     most = section.sequence_length + 1  # the last one is only predicted
@@ -365,8 +363,7 @@ def refusing_full_disk(folder: Path) -> Iterator[None]:
 def _inside(
     offsets: Sequence[tuple[int, int]], answers: Sequence[tuple[int, int]], before: int
 ) -> NDArray[np.bool_]:
-    """Return a mask of the tokens that contain a character of an answer, or are empty and inside
-    one.
+    """Return a mask of the tokens that belong to answers.
 
     A token with the last character of what stands before, most often a space, and the first one of
     an answer is of the answer: what it says otherwise begins with the second.

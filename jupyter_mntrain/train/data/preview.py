@@ -118,9 +118,7 @@ class Preview:
 
 
 def _ends(items: Sequence[object], most: int) -> tuple[int, int]:
-    """Return how many of the first and last items to show; a few items more are not worth leaving
-    out.
-    """
+    """Return how many of the first and last items to show."""
     if len(items) <= most * 4 // 3:
         return len(items), 0
     last = most // 3
@@ -128,9 +126,7 @@ def _ends(items: Sequence[object], most: int) -> tuple[int, int]:
 
 
 def _documents(row: PackedRow) -> Iterator[_Document]:
-    """Yield the documents of a row. A token's label is at the place before it, so the last token
-    is only a label.
-    """
+    """Yield the documents in a row of tokens."""
     ends = [end for end in row.ends or (row.tokens,) if end <= row.tokens]
     for begin, end in pairwise([0, *ends]):
         ids, labels = row.inputs[begin:end], row.labels[begin:end]

@@ -17,8 +17,7 @@ from jupyter_mntrain.train.data.tokens import Tokens
 
 
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Pack documents by best-fit decreasing: each one, longest first, goes where the least space
-    is left.
+    """Pack documents by best fit: each one, longest first, goes where the least space is left.
 
     Uses at most 11/9 of the optimal number of sequences plus 6/9 (Dósa 2007, for first-fit;
     best-fit is no worse).
@@ -81,8 +80,7 @@ class Rows(Protocol):
     def row(self, place: int) -> PackedRow: ...
 
     def seen_tokens(self, window: int | None = None) -> float:
-        """Return the mean length of the document that a token belongs to in its sequence, which is
-        attention's cost.
+        """Return the mean length of tokens' documents in their sequences (attention's cost).
 
         Args:
             window: no token sees more.
@@ -238,9 +236,7 @@ def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
 
 
 def _pieces(tokens: Tokens, length: int, too_long: TooLong) -> tuple[Ids, Ids]:
-    """Return first token and number of pairs of each piece of a document that has a label to
-    count.
-    """
+    """Return first token and number of pairs of each piece of a document with labels to count."""
     begins = np.concatenate([[0], tokens.ends[:-1]])
     pairs = tokens.pairs
     cuts = -(-pairs // length)
@@ -260,8 +256,9 @@ def _pieces(tokens: Tokens, length: int, too_long: TooLong) -> tuple[Ids, Ids]:
 
 
 def _any_inside(mask: NDArray[np.bool_], begins: Ids, ends: Ids) -> NDArray[np.bool_]:
-    """Return for each range whether any value in it is set. Ranges are ordered and not empty; no
-    per-token memory is used.
+    """Return for each range whether any value in it is set.
+
+    Ranges are ordered and not empty; no per-token memory is used.
     """
     places = np.column_stack([begins, ends]).ravel()
     if ends[-1] == len(mask):

@@ -47,9 +47,7 @@ class SpecialTokens:
 
     @cached_property
     def splitting(self) -> Tokenizer:
-        """The tokenizer that encodes special tokens as text, and their other names as special
-        tokens.
-        """
+        """The tokenizer that encodes special tokens as text, but their other names as special."""
         given = json.loads(self._tokenizer.backend_tokenizer.to_str())
         for one in given["added_tokens"]:
             one["content"] = self._renamed(one["content"])
@@ -84,22 +82,20 @@ class SpecialTokens:
         return split
 
     def found_in(self, text: str) -> str | None:
-        """Return a special token that people wrote and that is to be text; ``None`` if there is
-        none.
-        """
+        """Return a special token that people wrote and that is to be text, if there is one."""
         found = self._sought.search(text)
         return found[0] if found else None
 
     def hidden(self, said: Any) -> tuple[Any, str | None]:
-        """Replace special tokens in messages and tools by stand-ins; return also one of the
-        tokens.
-        """
+        """Replace special tokens in messages and tools by stand-ins; return one of them, too."""
         found = next((one for text in _texts(said) if (one := self.found_in(text))), None)
         return (said, None) if found is None else (self._hidden(said), found)
 
     def shown(self, text: str, spans: Spans = ()) -> tuple[str, Spans]:
-        """Turn a rendered text with stand-ins into what :attr:`splitting` encodes: the template's
-        special tokens by their other names, people's as they wrote them.
+        """Turn a text that was rendered with stand-ins into what :attr:`splitting` encodes.
+
+        That has the template's special tokens by their other names, and people's as they wrote
+        them.
 
         Args:
             spans: begins and ends of places in the text; returned as those in the new one.
@@ -140,9 +136,7 @@ class SpecialTokens:
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
-    """Return the tokens that a tokenizer calls special, except single characters like a padding
-    "!".
-    """
+    """Return the tokens that a tokenizer calls special, except single characters like "!"."""
     added = (one.content for one in tokenizer.added_tokens_decoder.values() if one.special)
     return {one for one in (*added, *tokenizer.all_special_tokens) if len(one.strip()) > 1}
 

@@ -75,8 +75,7 @@ _BESIDE: Final = (*(CONFIG, TOKENIZER_CONFIG, "special_tokens_map.json", "added_
 
 
 def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
-    """Read the tokenizer of a directory, in any form that transformers reads, without running its
-    code.
+    """Read a directory's tokenizer, in any form that transformers reads, without running its code.
 
     Raises:
         RecipeError: it cannot be read, or needs a library to be converted.
@@ -139,9 +138,7 @@ def _refuse_torn(
 
 
 def _refuse_unmade(file: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse merges that do not produce all tokens, as in a file that was cut or belongs to
-    another model.
-    """
+    """Refuse merges that do not produce all tokens: the file was cut, or is another model's."""
     model: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     made = {"".join(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]}
     added = tokenizer.get_added_vocab()

@@ -37,9 +37,7 @@ class Copies(Protocol):
         """Start to copy a tensor to the host; return the copy, and a handle for its end."""
 
     def back(self, host: torch.Tensor, sent: Any) -> tuple[torch.Tensor, Any]:
-        """Start to copy it back once the copy to the host has ended; return the same as
-        :meth:`out`.
-        """
+        """Start to copy it back after the copy to the host; return the same as :meth:`out`."""
 
     def await_back(self, tensor: torch.Tensor, ready: Any) -> None:
         """Make later computation wait for the copy."""
@@ -91,8 +89,7 @@ def _pinned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Offload:
-    """Context of a forward pass that moves what autograd saves to the host, and back before it is
-    needed.
+    """Context of a forward pass that moves what autograd saves to the host, and back in time.
 
     In the backward pass, the copies of the layer before the current one have already begun: as
     many bytes as a layer has on average are on the way, or wait to be used.
@@ -121,8 +118,9 @@ class Offload:
         self._hooks: list[saved_tensors_hooks] = []
 
     def leave(self, module: nn.Module) -> None:
-        """Do not copy a module's gathered weights until they are freed, since their memory address
-        changes each time and is reused.
+        """Do not copy a module's gathered weights until they are freed.
+
+        Their memory address changes each time and is reused.
         """
         self._stays.clear()  # what there was before sharding
         whole = (one for one in module.parameters() if not isinstance(one, DTensor))

@@ -1,5 +1,6 @@
-"""Adapters: adds peft's LoRA layers to a stage, initializes them, and merges them into its
-weights, which may be in 4 bits (QLoRA). Embedding and head may be trained in full alongside them.
+"""Adapters: adds peft's LoRA layers to a stage, initializes them, and merges them into its weights.
+
+The weights may be in 4 bits (QLoRA). Embedding and head may be trained in full alongside adapters.
 
 That of ``X.weight`` is ``X.lora_A.weight`` (rank, in) and ``X.lora_B.weight`` (out, rank), as in
 peft's files.
@@ -42,8 +43,9 @@ def is_adapter(name: str) -> bool:
 
 
 def trained_whole(section: AdaptersSection, config: Any) -> dict[str, str]:
-    """Return embedding and head if they are trained alongside adapters: their modules, by the
-    names of their weights. A tied one has both names.
+    """Return embedding and head, if they are trained alongside adapters.
+
+    They are the modules, by the names of their weights; a tied one has both names.
 
     Args:
         config: the model's.
@@ -55,8 +57,9 @@ def trained_whole(section: AdaptersSection, config: Any) -> dict[str, str]:
 
 
 def add_adapters(stage: StageModule, recipe: Recipe) -> None:
-    """Freeze a stage's weights, except those that are trained in full, and add adapters to its
-    linear layers.
+    """Freeze a stage's weights and add adapters to its linear layers.
+
+    Weights that are trained in full are not frozen.
 
     The first matrix is uniform, as peft draws it, but by a generator of its own for each name: it
     does not depend on how the model is split. The second is zero.
@@ -126,9 +129,7 @@ def linears_among(weights: Mapping[str, torch.Tensor], family: Family) -> dict[s
 
 
 def _in_layer(name: str, family: Family) -> str | None:
-    """Return the module in a layer that a weight belongs to, like ``mlp.up_proj``; ``None`` if it
-    is in no layer.
-    """
+    """Return the module in a layer that a weight belongs to, like ``mlp.up_proj``, if any."""
     _, is_in_a_layer, rest = name.partition(f"{family.layers}.")
     return rest.partition(".")[2].removesuffix(BASE) if is_in_a_layer else None
 
@@ -228,9 +229,7 @@ def _shape(weight: torch.Tensor, family: Family) -> LinearShape:
 
 
 def _shortest(name: str, chosen: list[str], linears: Mapping[str, LinearShape]) -> str:
-    """Return the last part of a layer's name, as other tools expect, if it is unambiguous; else
-    the whole name.
-    """
+    """Return the last part of a layer's name, as other tools expect, if it is unambiguous."""
     last = name.rpartition(".")[2]
     alike = [one for one in linears if one.rpartition(".")[2] == last]
     return last if all(one in chosen for one in alike) else name

@@ -290,8 +290,7 @@ def materialize(
 
 
 def _fill_buffers(causal: Any, device: torch.device) -> None:
-    """Compute buffers that are in no file, like rotations, which would be uninitialized memory
-    otherwise.
+    """Compute buffers that are in no file, like rotations; else they would be uninitialized.
 
     transformers initializes it together with the weights, which are not there yet: they stay as
     they are.

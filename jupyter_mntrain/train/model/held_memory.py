@@ -42,8 +42,9 @@ def check_memory(
 def refuse_full_host(
     recipe: Recipe, config: Any, world: World, stages: Sequence[StageShape]
 ) -> None:
-    """Check that each node has room for what its ranks keep in host memory, before the kernel
-    would have to kill one of its processes. Collective.
+    """Check that each node has room for what its ranks keep in host memory. Collective.
+
+    Otherwise the kernel would kill one of its processes.
 
     Args:
         stages: this rank's.
@@ -73,9 +74,7 @@ def refuse_full_host(
 
 
 def too_large(size_bytes: int) -> RecipeError | None:
-    """Return an error if a model does not fit into this node's memory, where the kernel would kill
-    the process.
-    """
+    """Return an error if a model does not fit into this node's memory."""
     free = _available_bytes()
     if size_bytes <= free:
         return None

@@ -74,8 +74,7 @@ class RotationsByDocument(nn.Module):
 
 
 def document_lengths(positions: torch.Tensor) -> torch.Tensor:
-    """Return the length of each token's document in its sequence, (b, T), without waiting for the
-    GPU.
+    """Return the length of each token's document, (b, T), without waiting for the GPU.
 
     Args:
         positions: (b, T), from 0 in each document.

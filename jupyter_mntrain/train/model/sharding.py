@@ -19,8 +19,9 @@ from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
 
 
 class _OnHost:
-    """The base class of what FSDP2 calls in place of torch's collectives, with new memory for each
-    exchange. FSDP2's own base class is private and not needed.
+    """The base class of what FSDP2 calls in place of torch's collectives.
+
+    It allocates new memory for each exchange. FSDP2's own base class is private and not needed.
     """
 
     def allocate(
@@ -59,8 +60,9 @@ class RingGather(_OnHost):
 
 
 class DirectScatter(_OnHost):
-    """Sends each rank its rows of the gradients; all receives are posted before the first send,
-    see :class:`RingGather`. Gloo's own reduce-scatter is an all-reduce, which sends twice as much,
+    """Sends each rank its rows of the gradients; all receives are posted before the first send.
+
+    See :class:`RingGather`. Gloo's own reduce-scatter is an all-reduce, which sends twice as much,
     and its all-to-all posts receives last: 2.17 and 2.09 times bytes / rate, this 1.17 times.
 
     Args:
@@ -231,8 +233,10 @@ def _leave_weights(module: nn.Module, offload: Offload, *, drops: bool) -> None:
 
 
 def _leave_gathers_out(module: nn.Module, meter: StageMeter) -> None:
-    """Exclude the time in which FSDP2 waits for gathered weights, before a module's forward and
-    backward pass. On a GPU, scatters run on their own stream while others compute.
+    """Exclude the time in which FSDP2 waits for gathered weights.
+
+    That is before a module's forward and backward pass. On a GPU, scatters run on their own stream
+    while others compute.
     """
 
     def begin(*_: Any) -> None:

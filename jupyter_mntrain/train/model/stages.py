@@ -83,8 +83,9 @@ class Stage(PipelineStage):
     def backward_maybe_with_nosync(
         self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
     ) -> Any:
-        """Run a backward pass. torch's keeps all gradients unsharded and all weights gathered
-        until the last microbatch.
+        """Run a backward pass, scattering gradients and dropping weights as configured.
+
+        torch's keeps all gradients unsharded and all weights gathered until the last microbatch.
         """
         module = self.submod
         backward = self._backward if backward_type == "full" else None
@@ -116,8 +117,10 @@ class Stage(PipelineStage):
         return self._directed(super().get_bwd_send_ops(bwd_chunk_id))
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
-        """Fix two bugs of torch 2.9 that abort Gloo: neighbors send an int64 where a float32 is
-        received, and the rank at the tip of a V sends to itself.
+        """Fix two bugs of torch 2.9 that abort Gloo.
+
+        Neighbors send an int64 where a float32 is received, and the rank at the tip of a V sends
+        to itself.
         """
         operations: list[dist.P2POp] = super()._get_init_p2p_neighbors_ops()
         for one in operations:

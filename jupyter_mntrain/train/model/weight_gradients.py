@@ -19,9 +19,7 @@ from torch.nn.functional import linear
 
 
 class _Factors(NamedTuple):
-    """The factors of one layer's weight gradient in a microbatch: input (…, in) and output
-    gradient (…, out).
-    """
+    """The factors of a weight gradient: input (…, in) and output gradient (…, out)."""
 
     layer: nn.Linear
     given: torch.Tensor
@@ -29,8 +27,7 @@ class _Factors(NamedTuple):
 
 
 class WeightGradients:
-    """Deferred weight gradients of a stage's linear layers, computed when the schedule asks for
-    them.
+    """Deferred gradients of linear layers' weights, computed when the schedule asks for them.
 
     Args:
         module: its ``nn.Linear`` that are trained are changed in place; each is called at most
@@ -48,9 +45,7 @@ class WeightGradients:
                 layer.forward = partial(self._forward, layer)  # type: ignore[method-assign]
 
     def build(self) -> Callable[[], None]:
-        """Return a function that computes those of the last backward pass; this is torch's
-        ``dw_builder``.
-        """
+        """Return a function that computes those of the last backward pass (``dw_builder``)."""
         waiting, self._waiting = self._waiting, []
         return partial(_compute, waiting)
 

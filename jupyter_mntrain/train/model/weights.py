@@ -292,9 +292,7 @@ def hold_against_config(directory: Path, config: Any, dtype: torch.dtype) -> lis
 
 
 def weight_names(config: Any) -> Iterator[str]:
-    """Yield the names of a whole model's weights. Only one layer is built, since all have the
-    same.
-    """
+    """Yield the names of a whole model's weights, from a model with a single layer."""
     alone = copy.deepcopy(config)
     alone.num_hidden_layers = 1
     if getattr(alone, "layer_types", None):
@@ -338,9 +336,7 @@ def _are_equal(*places: tuple[Path, str]) -> bool:
 def _layers_left_out(
     directory: Path, files: Mapping[str, str], family: Family, config: Any
 ) -> Iterator[str]:
-    """Yield a line about layers that the files have and the config has not; raise if they have
-    fewer.
-    """
+    """Yield a line about layers that the config leaves out; raise if the files have too few."""
     layer, layers = _layer_pattern(family), config.num_hidden_layers
     found = {int(match[1]) for match in map(layer.match, files) if match is not None}
     field = family.fields.get("num_hidden_layers", "num_hidden_layers")

@@ -36,8 +36,9 @@ class Split(NamedTuple):
     whole: Mapping[str, int]
 
     def largest(self, name: str, part: torch.Tensor) -> int:
-        """Return the number of values in the largest part of a parameter. It is the same on all
-        ranks, even on one that has no rows of it.
+        """Return the number of values in the largest part of a parameter.
+
+        It is the same on all ranks, even on one that has no rows of it.
         """
         whole = (self.whole[name], *part.shape[1:])
         return math.prod(shard_shape(whole, self.group.size()))

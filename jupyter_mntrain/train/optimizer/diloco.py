@@ -79,7 +79,7 @@ def quantized(rows: torch.Tensor) -> torch.Tensor:
 
 
 def restored(rows: torch.Tensor) -> torch.Tensor:
-    """Restore float32 values from :func:`quantized`; NaN in blocks with a value that was not
+    """Restore float32 values from :func:`quantized`; NaN in blocks with a value that is not
     finite.
     """
     blocks = rows.shape[1] // (BLOCK + SCALE_BYTES)
@@ -371,9 +371,9 @@ class OuterSyncs:
                     self._meet(fragment, step)
 
     def end(self, step: int, *, is_written: bool) -> None:
-        """Sync a last time if the model is written, so that it has what all replicas learned;
-        otherwise only wait for the average in transit, whose group is about to be closed.
-        Collective.
+        """Sync a last time if the model is written, to include what all learned. Collective.
+
+        Otherwise only wait for the average in transit, whose group is about to be closed.
         """
         if is_written:
             self.conclude(step)
@@ -402,9 +402,10 @@ class OuterSyncs:
             self._put(own)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return what all replicas share, by its names in a checkpoint: ``model/NAME`` in the
-        model's dtype, and if that is less than float32, also the exact values. These are views
-        unless rounded.
+        """Return what all replicas share, by its names in a checkpoint.
+
+        ``model/NAME`` is in the model's dtype; if that is less than float32, the exact values are
+        there, too. These are views unless rounded.
 
         Waits for an average that is under way.
         """
@@ -419,8 +420,9 @@ class OuterSyncs:
         return found | {"outer/step": self._last}
 
     def expected_means(self) -> dict[str, torch.Tensor]:
-        """Return names and shapes of what :meth:`state` may have of an average in transit, for
-        :meth:`go_on`.
+        """Return names and shapes of an average in transit that :meth:`state` may have.
+
+        They are for :meth:`go_on`.
         """
         if not self._section.sync_delay:
             return {}

@@ -119,8 +119,9 @@ class Optimizer:
         return {name: one for update in self._updates for name, one in update.state().items()}
 
     def kept(self) -> dict[str, torch.Tensor]:
-        """Return the weights in the precision in which they are kept between steps, by name:
-        float32 if there are master copies.
+        """Return the weights in the precision of their storage between steps, by name.
+
+        With master copies, that is float32.
         """
         return {name: one for update in self._updates for name, one in update.kept().items()}
 
@@ -134,8 +135,9 @@ class Optimizer:
         self._step = step
 
     def gradient_squares(self) -> torch.Tensor:
-        """Return the squared norms of this rank's gradients that count: float64, with a place for
-        each parameter of the whole model.
+        """Return the squared norms of this rank's gradients that count.
+
+        They are float64, with a place for each parameter of the whole model.
 
         Added up by name, and not rank by rank, their sum is the same to the last bit on any number
         of ranks.
@@ -227,8 +229,9 @@ def _of_all_ranks(mine: Sequence[str]) -> list[str]:
 def _updates(
     recipe: Recipe, parameters: Mapping[str, nn.Parameter], split: Split | None, *, is_tied: bool
 ) -> list[Update]:
-    """Make the updates: one for all parameters, several if float32 copies are needed, or one per
-    parameter with a fused backward pass.
+    """Make the updates: one for all parameters, or several that each take a few.
+
+    Several are needed with float32 copies, and one per parameter with a fused backward pass.
     """
     most = UPDATED_AT_ONCE_BYTES
     if recipe.memory.fused_backward:

@@ -1,5 +1,5 @@
-"""Precision of weights between steps: unchanged, with a float32 master copy, or stochastic
-rounding.
+"""Precision of weights between steps: plain, with a float32 master copy, or rounded
+stochastically.
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ class Update:
         }
 
     def kept(self) -> dict[str, torch.Tensor]:
-        """Return the weights in the precision in which they are kept between steps, by name;
-        writable.
-        """
+        """Return the weights in the precision of their storage between steps, by name; writable."""
         return {name: one.detach() for name, one in self._parameters.items()}
 
     def renew(self) -> None:

@@ -68,9 +68,7 @@ _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
 @record
 def main(argv: list[str] | None = None) -> None:
-    """Verify that messages arrive unchanged, then time messages of growing sizes, then between all
-    pairs of nodes.
-    """
+    """Verify that messages arrive unchanged, and time them, also between all pairs of nodes."""
     parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.pipeline.benchmark")
     parser.add_argument("--largest", type=int, default=LARGEST_BYTES, metavar="BYTES")
     arguments = parser.parse_args(argv)
@@ -162,9 +160,7 @@ class CollectiveBenchmark:
             size *= GROWTH
 
     def _repeated(self, run: Callable[[int], float]) -> tuple[float, int]:
-        """Return the mean seconds of one run, repeated for the time of a row; the same on all
-        ranks.
-        """
+        """Return the mean seconds of one run, repeated for some time; the same on all ranks."""
         first_s = self._agreed(run(1))
         if first_s >= ROW_S:
             return first_s, 1

@@ -75,9 +75,7 @@ class SettingChanges:
                 user.recipe = recipe
 
     def _taken(self, request: SettingsRequest, recipe: Recipe, change: RunningChange) -> Recipe:
-        """Return the recipe with the requested changes, or unchanged if they are refused; all
-        ranks decide alike.
-        """
+        """Return the recipe with the requested changes, or unchanged if all ranks refuse them."""
         job_id, settings = os.environ.get(JOB_VARIABLE, "JOB"), request.settings
         try:
             changed = changed_while_running(recipe, settings, step=change.step, job_id=job_id)

@@ -174,9 +174,7 @@ def run(
 
 
 def _as_written(recipe: Recipe) -> AbstractContextManager[None]:
-    """Run without compilation: a second shape would make torch recompile layers for dynamic
-    shapes.
-    """
+    """Run without compilation: for a second shape, torch would recompile layers as dynamic."""
     return torch.compiler.set_stance("force_eager") if recipe.compiles else nullcontext()
 
 

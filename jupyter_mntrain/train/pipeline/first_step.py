@@ -58,8 +58,9 @@ def first_step_of(recipe: Recipe) -> Recipe:
 
 
 class FirstStep(Trainer):
-    """A trainer that makes one step. It checks that the model's tensors exist, but reads neither
-    them nor data.
+    """A trainer that makes one step.
+
+    It checks that the model's tensors exist, but reads neither them nor data.
     """
 
     reads = False

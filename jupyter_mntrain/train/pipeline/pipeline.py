@@ -72,8 +72,7 @@ def ring_bytes(size_bytes: int, ranks: int) -> int:
 
 
 class TiedEmbedding:
-    """The copies of a tied embedding, of which this rank may hold one, or both (as in a V
-    schedule).
+    """The copies of a tied embedding; this rank may hold one, or both (as in a V schedule).
 
     Args:
         name: of the embedding; the other copy is the output projection.
@@ -237,9 +236,7 @@ class Pipeline:
         return Split(self._groups.shards, self._shards.rows, self._shards.whole_rows)
 
     def written_once(self) -> dict[str, torch.Tensor]:
-        """Return the whole weights that this rank writes to the exported model. Collective if
-        sharded.
-        """
+        """Return the whole weights that this rank exports. Collective if sharded."""
         is_first = self._groups.grid.part_of(self._groups.rank) == 0
         if self._shards is None:
             found: dict[str, torch.Tensor] = {**self._weights()} if is_first else {}
@@ -263,9 +260,7 @@ class Pipeline:
         return tuple(sorted({*map(self._world.in_job, beside), *ring}))
 
     def stage_shapes(self) -> list[StageShape]:
-        """Return the shapes for this rank's memory estimate, with the current microbatches in
-        flight.
-        """
+        """Return the shapes for this rank's memory estimate, with the microbatches in flight."""
         indices = list(self._modules)
         count, defers = self._recipe.microbatches, KINDS[self._recipe.schedule].defers
         held = most_held(self._schedule, self._world.rank, indices, count, defers=defers)
@@ -334,8 +329,9 @@ class Pipeline:
         return max(1, sum(batch.share(part, grid.width).counted for part in parts))
 
     def share_gradients(self) -> None:
-        """Sum gradients over replicas, unless they sync rarely, and over the copies of a tied
-        embedding. Collective.
+        """Sum gradients over replicas and over the copies of a tied embedding. Collective.
+
+        Replicas that sync rarely do not sum theirs.
         """
         if self._shards is not None:
             self._shards.take_gradients()

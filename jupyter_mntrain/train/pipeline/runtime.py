@@ -79,8 +79,10 @@ def make_schedule(
 def _on_runtime(
     made: Any, stages: Sequence[Stage], microbatches: int, loss: Callable[..., Any]
 ) -> Any:
-    """Run a schedule on torch's newer runtime. In torch 2.9, most schedules use an older one, in
-    which the rank at the tip of a V sends to itself.
+    """Run a schedule on torch's newer runtime.
+
+    In torch 2.9, most schedules use an older one, in which the rank at the tip of a V sends to
+    itself.
     """
     if isinstance(made, private._PipelineScheduleRuntime):
         return made

@@ -30,8 +30,9 @@ LEAST_WAIT_S = 1e-4
 
 @dataclass(frozen=True)
 class StepMarks:
-    """Moments of a step, in order; ``before`` is the end of the previous one. Replicas that sync
-    rarely may sync after the update.
+    """Moments of a step, in order; ``before`` is the end of the previous one.
+
+    Replicas that sync rarely may sync after the update.
     """
 
     before: Mark
@@ -158,9 +159,7 @@ class TokenCount:
 
     @property
     def recent_per_s(self) -> float | None:
-        """The rate of the recent steps, like every other figure; before there are any, of all
-        steps.
-        """
+        """The rate of the recent steps, or of all before there are any."""
         return throughput(*self._sums)
 
     def log_line(self, recipe: Recipe, step: QueuedStep, sample: Mapping[str, Any]) -> str | None:

@@ -110,9 +110,7 @@ _RECEIVED = ("get_fwd_recv_ops", "get_bwd_recv_ops")
 
 
 class Stopwatch:
-    """Marks moments on a device, and reads the seconds between them once the device has passed
-    them.
-    """
+    """Marks moments on a device, and reads the seconds between them once they have passed."""
 
     def __init__(self, device: torch.device) -> None:
         self._is_cuda = device.type == "cuda"
@@ -134,9 +132,7 @@ class Stopwatch:
         return seconds
 
     def age(self, passed: Mark) -> float:
-        """Return the seconds since a mark that has passed; on a GPU 0, as its host has waited for
-        it.
-        """
+        """Return the seconds since a passed mark; on a GPU 0, as its host has waited for it."""
         return 0.0 if self._is_cuda else time.perf_counter() - passed
 
     def total(self, timed: Iterable[Timed]) -> float:

@@ -65,8 +65,9 @@ class Reports:
         step_s: float,
         tokens_per_s: float,
     ) -> None:
-        """Report one optimizer step, counted from 1, from the loop's sample, with the tokens of
-        all pipelines.
+        """Report one optimizer step, counted from 1, from the sample that the loop recorded.
+
+        Tokens are those of all pipelines.
 
         Steps differ in their tokens where sequences are padded. Those of earlier attempts are not
         known here: they count like the first one.
