@@ -26,7 +26,7 @@ class CheckedNode(Record, frozen=True):
     """A node and what was found out about it.
 
     Args:
-        facts: ``None`` if its agent did not tell, as an older one cannot.
+        facts: ``None`` if its agent did not report it, as an older one cannot.
         clock_ahead_s: its clock compared with the driver's.
         clock_error_s: by how much that may be wrong: half of the time that its answer took.
         participant: what a job would use of it.
@@ -182,7 +182,7 @@ class NodeCheck(Check):
     def findings(self, case: Case) -> Iterable[Finding]:
         for node in case.nodes:
             if node.facts is None:
-                yield self.unknown(node, "its agent did not tell")
+                yield self.unknown(node, "its agent did not report it")
             elif (found := self.look(node, node.facts)) is not None:
                 yield found
 
@@ -199,7 +199,7 @@ class HardwareCheck(NodeCheck):
 
     def look(self, node: CheckedNode, facts: MachineFacts) -> Finding | None:
         if facts.hardware is None:
-            return self.unknown(node, "its agent did not tell")
+            return self.unknown(node, "its agent did not report it")
         return self.inspect(node, facts, facts.hardware)
 
     @abstractmethod

@@ -30,14 +30,14 @@ class _Left(NamedTuple):
 
 
 DEBUG: Final[Mapping[str, _Left]] = {
-    "CUDA_LAUNCH_BLOCKING": _Left("1", why="every kernel is waited for"),
+    "CUDA_LAUNCH_BLOCKING": _Left("1", why="the host waits for every kernel"),
     "TORCH_DISTRIBUTED_DEBUG": _Left(
         "DETAIL", why="every collective is checked with all ranks first"
     ),
-    "TORCH_NCCL_BLOCKING_WAIT": _Left("1", why="every collective is waited for"),
+    "TORCH_NCCL_BLOCKING_WAIT": _Left("1", why="the host waits for every collective"),
     "TORCH_NCCL_DESYNC_DEBUG": _Left("1", why="every collective is told to all ranks"),
-    P2P_DISABLE: _Left("1", why="GPUs of one node exchange data by way of the host's memory"),
-    "NCCL_SHM_DISABLE": _Left("1", why="ranks of one node exchange data by way of the network"),
+    P2P_DISABLE: _Left("1", why="GPUs of one node exchange data through the host's memory"),
+    "NCCL_SHM_DISABLE": _Left("1", why="ranks of one node exchange data through the network"),
 }
 """Variables of a search for an error that is over."""
 
@@ -50,7 +50,7 @@ NEED_GPUS: Final = ("CUDA_", "NCCL_", "TORCH_NCCL_", "PYTORCH_")
 class DebugVariables(NodeCheck):
     id = "debug-variables"
     title = "Left from debugging"
-    looks_at = "variables by which errors are searched, and which slow every step"
+    looks_at = "debugging variables that slow every step"
 
     def look(self, node: CheckedNode, facts: MachineFacts) -> Finding:
         for name, (value, why) in DEBUG.items():
@@ -65,8 +65,8 @@ class DebugVariables(NodeCheck):
                 name,
                 Kind.NODE,
                 cause=f"{name}={value} is set for ranks there: {why}",
-                fix=f"on {node.name}: take it out of what starts the agent, and restart that; or "
-                f"launch with --env {name}=",
+                fix=f"on {node.name}: remove it from what starts the agent, and restart "
+                f"the agent; or launch with --env {name}=",
             )
         return self.passed(node, "none")
 
@@ -104,7 +104,7 @@ class AdapterNames(NodeCheck):
             "no such port",
             Kind.NCCL,
             cause=f"NCCL_IB_HCA={shown_line(given)} names no active port of it (it has {has}): "
-            "NCCL takes the slower sockets, without a word",
+            "NCCL silently uses slower sockets",
             fix=f"on {node.name}: name one, or take it out of what starts the agent, and restart "
             "that: a launch chooses the ports itself",
         )

@@ -100,6 +100,6 @@ def untried(nodes: Sequence[str], patience_s: float) -> Problem:
     """Return the problem of a launch that did not wait for the tests of its nodes' network."""
     return Problem(
         kind=Kind.SLOW_TO_ANSWER,
-        cause=f"the network between the nodes was not tried within {patience_s:g} s",
-        fix=f"try it with: mntrain doctor {' '.join(nodes)}",
+        cause=f"the network between the nodes was not tested within {patience_s:g} s",
+        fix=f"test it with: mntrain doctor {' '.join(nodes)}",
     )

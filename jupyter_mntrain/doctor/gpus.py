@@ -83,7 +83,7 @@ class AnsweringGpus(HardwareCheck):
                 name,
                 Kind.GPU_LOST,
                 cause=f"{name} does not answer: {silent[0].trouble}",
-                fix=f"on {node.name}: sudo reboot; if it does so again, check its seat, power and "
+                fix=f"on {node.name}: sudo reboot; if it happens again, check its seat, power and "
                 "cooling",
             )
         split = [one.index for one in hardware.gpus if one.is_split]
@@ -205,8 +205,8 @@ class XidErrors(HardwareCheck):
             Kind.GPU_ERROR,
             cause=f"the driver has logged an error of a GPU, Xid {last.xid}, "
             f"{duration_text(last.age_s)} ago: {shown_line(last.line, 120)}",
-            fix=f"on {node.name}: sudo reboot; if it comes again, replace the card or the driver; "
-            "https://docs.nvidia.com/deploy/xid-errors says what the number means",
+            fix=f"on {node.name}: sudo reboot; if it happens again, replace the card or the "
+            "driver; https://docs.nvidia.com/deploy/xid-errors says what the number means",
         )
 
 
@@ -232,7 +232,7 @@ class GpuMemoryErrors(NodeCheck):
             Kind.GPU_MEMORY_ERROR,
             cause=f"the memory of {name} has {cause}: ranks may crash",
             fix=f"on {node.name}, while nobody uses it: sudo nvidia-smi --gpu-reset -i "
-            f"{failed[0].index}, or restart the machine; if it comes again, replace the card",
+            f"{failed[0].index}, or restart the machine; if it happens again, replace the card",
         )
 
 
@@ -379,7 +379,7 @@ class GpuPowerLimit(HardwareCheck):
             node,
             said,
             Kind.SLOW_RANK,
-            cause=f"GPU {index} may draw {limit_w:.0f} W, and {default_w:.0f} W by default",
+            cause=f"GPU {index} may draw {limit_w:.0f} W; its default is {default_w:.0f} W",
             fix=f"on {node.name}: sudo nvidia-smi -i {index} -pl {default_w:.0f}",
         )
 

@@ -56,7 +56,7 @@ MEANINGS: Final[dict[KernelFaultKind, _Meaning]] = {
     "machine check": _Meaning(
         kind=Kind.ERROR,
         recent_s=FAULT_S,
-        cause="a processor or memory has reported an error of hardware",
+        cause="a processor or memory has reported a hardware error",
         fix="sudo ras-mc-ctl --errors, or sudo mcelog, names the part; replace it",
     ),
     "out of memory": _Meaning(
@@ -89,7 +89,7 @@ class KernelLog(Check):
     def findings(self, case: Case) -> Iterable[Finding]:
         for node in case.nodes:
             if node.facts is None or node.facts.hardware is None:
-                yield self.unknown(node, "its agent did not tell")
+                yield self.unknown(node, "its agent did not report it")
             elif (faults := node.facts.hardware.kernel) is not None:
                 yield from self._judged(node, faults)
 
@@ -183,7 +183,7 @@ class SameFirmware(_Unlike):
             shown_line(value),
             Kind.NODE,
             cause=f"its {shown_line(kind)} has the firmware {shown_line(value)}, that of "
-            f"{other.name} {shown_line(usual)}: faults and speed of one may not be the other's",
+            f"{other.name} {shown_line(usual)}: their faults and speed may differ",
             fix=f"on {node.name}: install the firmware that the others have, with the tool of the "
             "machine's or the card's maker (mlxfwmanager, nvfwupd), and restart the machine",
         )
@@ -221,7 +221,7 @@ class SameTopology(_Unlike):
             "unlike the others",
             Kind.SLOW_RANK,
             cause=f"{value} here, and {usual} on {other.name}, which has {shown_line(kind)}, too: "
-            "its ranks exchange data by other ways, and all wait for the slowest",
+            "its ranks exchange data over other paths, and all wait for the slowest",
             fix=f"put the cards of {node.name} into the slots that {other.name} uses, and set NUMA "
             "alike in the firmware of both; nvidia-smi topo -m shows where each is, and nvidia-smi "
             "nvlink --status which links are down: seat those bridges or cards again",

@@ -84,7 +84,7 @@ class NetworkSpeed(Check):
                 said[node.name] = found
         for node in case.nodes:
             if node.facts is None or node.facts.hardware is None:
-                yield self.unknown(node, "its agent did not tell")
+                yield self.unknown(node, "its agent did not report it")
         yield from said.values()
 
     def _judged(self, node: CheckedNode, card: NetworkCard, others: int, other: str) -> Finding:
@@ -93,12 +93,12 @@ class NetworkSpeed(Check):
         name, text = shown_name(card.name), _speed(speed)
         cause = ""
         if speed < agreeable:
-            cause = f"{name} runs at {text}, and both ends offer {_speed(agreeable)}"
+            cause = f"{name} runs at {text}, but both ends offer {_speed(agreeable)}"
         elif speed <= SLOW_MBIT < most:
-            cause = f"{name} runs at {text}, and can {_speed(most)}"
+            cause = f"{name} runs at {text}, but could run at {_speed(most)}"
         elif speed < others <= most:
-            cause = f"{name} runs at {text}, and can {_speed(most)}; {other} of the same subnet "
-            cause += f"runs at {_speed(others)}"
+            cause = f"{name} runs at {text}, but could run at {_speed(most)}; {other} of the "
+            cause += f"same subnet runs at {_speed(others)}"
         if not cause:
             return self.passed(node, text)
         return self.slows(
@@ -182,7 +182,7 @@ class NetworkAddress(Check):
     def findings(self, case: Case) -> Iterable[Finding]:
         for node in case.nodes if len(case.nodes) > 1 else ():
             if node.facts is None:
-                yield self.unknown(node, "its agent did not tell")
+                yield self.unknown(node, "its agent did not report it")
                 continue
             named = node.participant.interface if node.participant is not None else None
             up = [
@@ -200,7 +200,7 @@ class NetworkAddress(Check):
                     node,
                     "none",
                     Kind.NO_INTERFACE,
-                    cause=f"{name} is up, and has no IPv4 address",
+                    cause=f"{name} is up, but has no IPv4 address",
                     fix=f"on {node.name}: sudo dhclient {name}, or sudo ip addr add ADDRESS/24 dev "
                     f"{name}; nmcli or netplan keep it",
                 )

@@ -346,7 +346,9 @@ class ClockCheck(Check):
     def findings(self, case: Case) -> Iterable[Finding]:
         known = [node for node in case.nodes if node.facts is not None]
         yield from (
-            self.unknown(node, "its agent did not tell") for node in case.nodes if not node.facts
+            self.unknown(node, "its agent did not report it")
+            for node in case.nodes
+            if not node.facts
         )
         usual = median([node.clock_ahead_s for node in known]) if len(known) > 2 else 0.0
         yield from (self._judged(node, node.clock_ahead_s - usual) for node in known)
@@ -393,8 +395,8 @@ class OwnName(NodeCheck):
             node,
             said,
             Kind.NO_ROUTE,
-            cause=f"its host name {own.asked} leads to {said}, which is none of its addresses: "
-            "who connects to that name reaches another machine, or none",
+            cause=f"its host name {own.asked} leads to {said}, which is not one of its addresses: "
+            "connections to that name reach another machine, or none",
             fix=f"on {node.name}, in /etc/hosts: {next(iter(addresses))} {own.asked}",
         )
 

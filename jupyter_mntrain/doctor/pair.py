@@ -218,7 +218,7 @@ class SubnetMask(Check):
             Kind.NO_ROUTE,
             cause=f"its {own.interface.name} has the address {own.address}, and "
             f"{other.node.name}'s {other.interface.name} {other.address}: by their masks these are "
-            "two networks, so that no job is run over them, and some packets find no way",
+            "two networks, so that no job is run over them, and some packets find no route",
             fix=f"on {node.name}: sudo ip addr add {own.host}/{prefix} dev {own.interface.name} && "
             f"sudo ip addr del {own.address} dev {own.interface.name}; and in its network settings",
             peer=other.node.name,
@@ -264,7 +264,8 @@ class AddressTwice(Check):
             f"also {first.node.name}'s",
             Kind.DUPLICATE_ADDRESS,
             cause=f"its {other.interface.name} has the {what}, which {first.node.name}'s "
-            f"{first.interface.name} has, too: what is sent to it reaches now one, now the other",
+            f"{first.interface.name} has, too: what is sent to it reaches "
+            "sometimes one, sometimes the other",
             fix=f"on {other.node.name}: {change}",
             peer=first.node.name,
         )
@@ -427,7 +428,7 @@ def _unanswered(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
         )
     return _problem(
         node,
-        f"its connections arrive at {peer}, whose answers are lost in something between the two",
+        f"its connections arrive at {peer}, whose answers are lost somewhere between the two",
         f"check the switch, and the firewalls between {node} and {peer}",
     )
 
@@ -563,8 +564,8 @@ class PortRange(PairCheck):
         problem = msgspec.structs.replace(
             found,
             kind=Kind.PORT_BLOCKED,
-            cause=f"{found.cause}; a job's ports are anywhere in {first} to {last}, so that it "
-            "works by luck",
+            cause=f"{found.cause}; a job's ports are anywhere in {first} to {last}, so it "
+            "works only by chance",
             fix=f"{found.fix}; or on {trial.peer}, to use only the ports that are open: sudo "
             'sysctl net.ipv4.ip_local_port_range="FIRST LAST"',
         )
@@ -670,10 +671,10 @@ class RouteToPeers(PairCheck):
             f"over {trial.leaves_by}",
             Kind.NO_ROUTE,
             cause=f"packets to {trial.peer} ({trial.address}) leave over {trial.leaves_by}, not "
-            f"over {trial.interface}, which a job would use: answers take another way, and the run "
-            "is as fast as the wrong network",
-            fix=f"on {node.name}: ip route get {trial.address} shows the way; correct it with sudo "
-            f"ip route replace {trial.address}/32 dev {trial.interface}, or give the two "
+            f"over {trial.interface}, which a job would use: answers take another path, and the "
+            "run is as fast as the wrong network",
+            fix=f"on {node.name}: ip route get {trial.address} shows the route; correct it with "
+            f"sudo ip route replace {trial.address}/32 dev {trial.interface}, or give the two "
             "interfaces different networks",
             peer=trial.peer,
         )

@@ -121,7 +121,7 @@ def listed_files(listing: Path) -> dict[str, str]:
     index = read_object(listing)
     files = index.get("weight_map")
     if not isinstance(files, dict) or not isinstance(index.get("metadata", {}), dict):
-        raise unreadable(listing, "it is no index of weights")
+        raise unreadable(listing, "it is not an index of weights")
     found = {name: str(file) for name, file in files.items()}
     if strange := [one for one in found.values() if one != PurePath(one).name or "\0" in one]:
         why = f"it names {strange[0]!r}, which is not in its directory"
@@ -143,7 +143,7 @@ def read_object(file: Path, place: object = None) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise unreadable(file, error, place) from None
     if not isinstance(found, dict):
-        raise unreadable(file, "it holds no JSON object", place)
+        raise unreadable(file, "it does not hold a JSON object", place)
     return found
 
 
@@ -156,7 +156,7 @@ def read_generation(directory: Path) -> dict[str, Any]:
     file = directory / GENERATION
     settings = read_object(file) if file.is_file() else {}
     if not all(isinstance(one, int) for one in listed_ends(settings.get("eos_token_id"))):
-        raise unreadable(file, f"eos_token_id = {settings['eos_token_id']} is no id of a token")
+        raise unreadable(file, f"eos_token_id = {settings['eos_token_id']} is not a token id")
     return settings
 
 

@@ -223,7 +223,7 @@ def _fetch(model: HubId, found: HubReport) -> HubReport:
             model.repo, revision=found.commit, allow_patterns=list(found.files)
         )
     if lost := lost_files(Path(directory), found.files):
-        why = f"{len(lost)} of {len(found.files)} files did not come, like {lost[0]}"
+        why = f"{len(lost)} of {len(found.files)} files were not downloaded, like {lost[0]}"
         return msgspec.structs.replace(found, trouble="other", said=why)
     return msgspec.structs.replace(found, directory=directory, done_bytes=found.total_bytes)
 

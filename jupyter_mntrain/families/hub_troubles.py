@@ -36,7 +36,7 @@ def hub_error(
             cause = f"{place}: {asked.repo} has no such branch, tag or commit"
             return RecipeError(cause, fix=f"use one of {page}")
         case "no-config":
-            cause = f"{place}: no config.json in it, so that it is no transformers model"
+            cause = f"{place}: no config.json in it, so it is not a transformers model"
             return RecipeError(cause, fix=f"use one that has it; its files: {page}")
         case "no-weights":
             cause = f"{place}: it has neither safetensors nor .bin weights of transformers"
@@ -72,13 +72,13 @@ def hub_note(asked: HubId, found: HubReport) -> Problem | None:
         kind=Kind.NO_ANSWER,
         cause=f"model.path = {asked}: the hub did not answer ({found.said}); commit "
         f"{found.commit} of this machine's cache is used",
-        fix=f"to use that one with the hub, too: model.path = {HubId(asked.repo, found.commit)}",
+        fix=f"to keep using that commit: model.path = {HubId(asked.repo, found.commit)}",
     )
 
 
 def _not_had(asked: HubId, found: HubReport, environment: Mapping[str, str]) -> RefusedError:
     """Return the error if the hub does not answer, or something else went wrong."""
-    why = f"this machine does not reach {_hub(environment)} ({found.said})"
+    why = f"this machine cannot reach {_hub(environment)} ({found.said})"
     if found.trouble == "other":
         why = f"fetching it from {_hub(environment)} failed: {found.said}"
     elif is_set(environment, "HF_HUB_OFFLINE"):

@@ -52,13 +52,13 @@ def check_keep_best(recipe: Recipe) -> None:
     given = f"checkpoint.keep_best = {recipe.checkpoint.keep_best}: "
     _need_evaluations(recipe, given)
     if recipe.checkpoint.counts_time:
-        cause = f"{given}a checkpoint that is due by the time is mostly not evaluated"
+        cause = f"{given}checkpoints that are scheduled by time are mostly not evaluated"
         fix = "use interval_steps, without interval_minutes and failure_hours"
         raise RecipeError(cause, fix=fix)
     saves, evaluates = recipe.checkpoint.interval_steps, recipe.evaluation.interval_steps
     fix = f"set checkpoint.interval_steps to a multiple of {evaluates}"
     if not saves:
-        raise RecipeError(f"{given}the only checkpoint is that of the end", fix=fix)
+        raise RecipeError(f"{given}the only checkpoint is the one at the end", fix=fix)
     if saves % evaluates:
         cause = f"{given}a checkpoint every {saves} steps and an evaluation every {evaluates}: "
         raise RecipeError(f"{cause}not every checkpoint is evaluated", fix=fix)
@@ -98,10 +98,10 @@ def check_data(recipe: Recipe) -> None:
     section, added = recipe.data, recipe.tokens.add
     twice = next((one for one in added if added.count(one) > 1), None)
     if twice is not None:
-        raise RecipeError(f"tokens.add: {twice} is there twice", fix="name each token once")
+        raise RecipeError(f"tokens.add: {twice} is listed twice", fix="name each token once")
     whole = {*recipe.adapters.train_whole}
     if added and recipe.trains_adapters and whole != {"embedding", "head"}:
-        cause = "tokens.add: next to adapters the rows of added tokens would not be trained"
+        cause = "tokens.add: with adapters, the rows of added tokens would not be trained"
         fix = (
             'set adapters.train_whole = ["embedding", "head"], or use a model that has these tokens'
         )

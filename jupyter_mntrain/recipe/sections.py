@@ -244,7 +244,9 @@ def adapted(section: AdaptersSection, linears: Mapping[str, LinearShape]) -> lis
         if section.quantizes and math.prod(linears[name]) % NF4_BLOCK:
             given, taken = linears[name]
             cause = f'adapters.quantize_base = "{section.quantize_base}": {_last(name)} is '
-            cause += f"{given} x {taken}, which is no whole number of blocks of {NF4_BLOCK} values"
+            cause += (
+                f"{given} x {taken}, which is not a whole number of blocks of {NF4_BLOCK} values"
+            )
             raise RecipeError(cause, fix="leave quantize_base out, or use other adapters.modules")
     return found
 
@@ -348,7 +350,7 @@ def check_checkpoint(section: CheckpointSection) -> None:
             raise RecipeError(cause, fix="use an absolute path, from / or ~")
         places.append(given and PurePath(given))
     if places[0] is not None and places[0] == places[1]:
-        cause = "checkpoint.copy_to is checkpoint.directory: a copy there is none"
+        cause = "checkpoint.copy_to is checkpoint.directory: a copy there would be the same"
         raise RecipeError(cause, fix="name another directory, or leave copy_to out")
     if section.interval_minutes and section.failure_hours:
         cause = "checkpoint.interval_minutes and checkpoint.failure_hours both say when to save"
@@ -532,7 +534,7 @@ def _check_fragments(section: DataParallelSection) -> None:
     every, fragments, delay = section.sync_every, section.sync_fragments, section.sync_delay
     given = f"data_parallel.sync_every = {every}"
     if every % fragments:
-        cause = f"data_parallel.sync_fragments = {fragments}: {given} is no multiple of it, and "
+        cause = f"data_parallel.sync_fragments = {fragments}: {given} is not a multiple of it, and "
         cause += "fragments sync at equal intervals"
         nearest = max(1, round(every / fragments)) * fragments
         fitting = max(one for one in range(1, fragments) if every % one == 0)
@@ -874,7 +876,7 @@ FIXED: Final = {
     "data": "data is read and divided into batches before the first step",
     "tokens": "the model is built before the first step",
     "pipeline": "stages and microbatches are laid out before the first step",
-    "data_parallel": "pipelines, and how they meet, are set up before the first step",
+    "data_parallel": "pipelines and their syncs are set up before the first step",
     "optimizer": "the optimizer is made before the first step",
     "adapters": "the model is built before the first step",
     "memory": "memory is laid out before the first step",

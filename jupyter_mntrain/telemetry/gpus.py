@@ -372,7 +372,7 @@ def _lost(index: int, error: Exception, kernel: str) -> str:
         )
     if getattr(error, "value", None) in (_GPU_IS_LOST, _UNKNOWN):
         return (
-            f"GPU {index} fell off the bus ({error}): restart this machine; if it does so again, "
+            f"GPU {index} fell off the bus ({error}): restart this machine; if it happens again, "
             "check its seat, power and cooling"
         )
     return f"GPU {index} does not answer ({error}): see nvidia-smi -q -i {index}"

@@ -90,7 +90,8 @@ def _for_these_ranks(recipe: Recipe) -> Recipe:
         left = (
             f"{ranks} of {whole} ranks are left, so {now.replicas} of {before.replicas} replicas "
         )
-        left += f"go on, each of {ranks // now.replicas}"
+        each = ranks // now.replicas
+        left += f"continue, with {each} rank{'s' * (each > 1)} each"
         left += ", without syncs" if before.syncs_rarely and not now.syncs_rarely else ""
         print(f"data parallel: {left}", flush=True)  # noqa: T201 - the job's log
     return fitted

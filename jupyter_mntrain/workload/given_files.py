@@ -131,7 +131,7 @@ def found_file(name: str, path: Path) -> Found:
         read_text(path, "file")  # says what is wrong with it
         raise
     if not stat.S_ISREG(told.st_mode):
-        raise SpecError(f"{path}: is no regular file", fix="name a file or a folder")
+        raise SpecError(f"{path}: not a regular file", fix="name a file or a folder")
     return Found(name, path, told.st_size, bool(told.st_mode & stat.S_IXUSR))
 
 

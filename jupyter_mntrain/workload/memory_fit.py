@@ -31,7 +31,7 @@ FIX = (
 )
 HOST_FIX = (
     'where activations are offloaded, use memory.checkpointing = "full", smaller microbatches, or '
-    "memory.offload_activations = false; where replicas meet rarely, use adapters, more stages in "
+    "memory.offload_activations = false; where replicas sync rarely, use adapters, more stages in "
     "each replica, or leave data_parallel.sync_every out"
 )
 

@@ -48,7 +48,7 @@ def due_links_note(
     more = f", and {formats.plural(len(links) - 1, 'other direction')}" if links[1:] else ""
     return Problem(
         kind=Kind.SLOW_LINK,
-        cause=f"the link {sender} → {receiver} has to be measured again{more}: {links[0].reason}",
+        cause=f"the link {sender} → {receiver} has to be remeasured{more}: {links[0].reason}",
         fix="wait: the launch does that first"
         if len(links) <= RENEWED_AT_LAUNCH
         else "measure --links --due",

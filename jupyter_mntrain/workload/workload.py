@@ -114,16 +114,16 @@ def _not_python(name: str, text: str) -> SpecError:
     """Return the error for a file that is neither a recipe nor a Python script."""
     if name.endswith(".ipynb"):
         return SpecError(
-            f"{name}: a notebook, which no rank can run",
+            f"{name}: a notebook, which ranks cannot run",
             fix=f"write its cells into a script: jupyter nbconvert --to script {name}; or launch "
             "one of its cells: %%mntrain launch",
             kind=Kind.BAD_COMMAND,
         )
     is_program = _SHEBANG.match(text) or name.endswith(SHELL_SCRIPTS)
-    what = "a program, and no Python script" if is_program else "neither a recipe nor a script"
+    what = "a program, not a Python script" if is_program else "neither a recipe nor a script"
     return SpecError(
         f"{name}: {what}",
-        fix=f"if every rank shall run it: --torchrun=--no-python {shlex.quote(name)}; else name "
+        fix=f"if every rank should run it: --torchrun=--no-python {shlex.quote(name)}; else name "
         "the Python script that it starts"
         if is_program
         else "name a recipe (.toml) or a Python script; what ranks run without Python is "
@@ -162,7 +162,7 @@ def _refuse_unrunnable(path: Path) -> None:
         )
     if not begin.startswith(b"#!") and b"\0" not in begin:
         raise SpecError(
-            f"{path.name}: says in no first line what runs it",
+            f"{path.name}: has no first line that says what runs it",
             fix="begin it with a line like #!/bin/bash or #!/usr/bin/env python3",
         )
 
@@ -294,7 +294,7 @@ def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str
         is_program = b"\0" in in_home(path).read_bytes()[:1024]
         raise SpecError(
             f"{path}: is {'a program' if is_program else 'not UTF-8 text'}",
-            fix="if every rank shall run it, add --torchrun=--no-python"
+            fix="if every rank should run it, add --torchrun=--no-python"
             if is_program
             else "save it as UTF-8",
         ) from None

@@ -172,7 +172,7 @@ def test_a_model_that_cannot_be_had(text: str, trouble: str) -> None:
         (HubReport(trouble="no-weights"), {}, "neither safetensors", "files"),
         (HubReport(trouble="full", said="7000", total_bytes=10**9), {}, "7", "HF_HOME"),
         (HubReport(trouble="no-library", said="No module"), {}, "No module", "pip install"),
-        (HubReport(trouble="silent", said="refused"), {}, "does not reach", "hf download org/tiny"),
+        (HubReport(trouble="silent", said="refused"), {}, "cannot reach", "hf download org/tiny"),
         (HubReport(trouble="silent"), {"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE", "hf download"),
         (HubReport(trouble="other", said="502"), {}, "502", "hf download"),
     ],

@@ -141,7 +141,7 @@ def test_ends_that_are_trained_whole_have_gradients_and_a_state(
 
 def test_weights_that_are_no_whole_blocks_are_refused_by_name() -> None:
     section = AdaptersSection(rank=4, quantize_base="nf4")
-    with pytest.raises(RecipeError, match=wording("gate is 12 x 8, which is no whole number")):
+    with pytest.raises(RecipeError, match=wording("gate is 12 x 8, which is not a whole number")):
         adapted(section, {"mlp.gate": (12, 8)})
     assert adapted(section, LINEARS) == [*LINEARS]
 

@@ -21,15 +21,15 @@ BEST = "[checkpoint]\nkeep_best = 2\n"
         ),
         (
             f"{BEST}interval_steps = 0\n[evaluation]\ninterval_steps = 20",
-            "the only checkpoint is that of the end. Fix: set checkpoint.interval_steps to a mult",
+            "the only checkpoint is the one at the end. Fix: set checkpoint.interval_steps to a ",
         ),
         (
             f"{BEST}interval_minutes = 10\n[evaluation]\ninterval_steps = 20",
-            "a checkpoint that is due by the time is mostly not evaluated. Fix: use interval_steps",
+            "checkpoints that are scheduled by time are mostly not evaluated. Fix: use interval",
         ),
         (
             f"{BEST}failure_hours = 24\n[evaluation]\ninterval_steps = 20",
-            "a checkpoint that is due by the time is mostly not evaluated. Fix: use interval_steps",
+            "checkpoints that are scheduled by time are mostly not evaluated. Fix: use interval",
         ),
     ],
 )

@@ -42,7 +42,7 @@ class ImportedModules(Check):
         maybe = {one.what for one in needs if not one.is_certain}
         for node in case.nodes:
             if node.facts is None:
-                yield self.unknown(node, "its agent did not tell")
+                yield self.unknown(node, "its agent did not report it")
             elif node.facts.lacking is not None:
                 unsent = case.job.unsent if case.job else {}
                 has_project = case.job is not None and case.job.has_project
@@ -199,4 +199,4 @@ def _difference(own: dict[str, str], usual: dict[str, str]) -> str:
     changed = next((name for name in usual if own[name] != usual[name]), None)
     if changed is not None:
         return f"{shown_line(changed)} differs"
-    return f"it has {shown_line(next(name for name in own if name not in usual))} besides"
+    return f"it has {shown_line(next(name for name in own if name not in usual))}, too"

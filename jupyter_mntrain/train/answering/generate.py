@@ -124,7 +124,7 @@ def load_saved(
         return None
     if lacking := [name for name in stage.weights() if name not in weights]:
         cause = f"checkpoint {found.manifest.step} in {directory} has no {lacking[0]}, which the "
-        cause += f"{CONFIG} next to it wants"
+        cause += f"{CONFIG} next to it requires"
         raise RecipeError(cause, fix="resume the job: it writes the config again")
     return materialize(stage, weights, world.device).causal.eval()
 

@@ -100,8 +100,8 @@ def model_in(text: str) -> Path:
         raise RecipeError(f"{text}: {there}", fix="name a Hugging Face directory, or its --node")
     if not has_tokenizer(one.name for one in directory.iterdir()):
         raise RecipeError(
-            f"{text}: a model without a tokenizer, which turns text into tokens",
-            fix="copy the tokenizer of the model that it began from into it; in the script: "
+            f"{text}: the model has no tokenizer",
+            fix="copy the tokenizer of its base model into it; in the script: "
             "tokenizer.save_pretrained(DIR), or Trainer(processing_class=tokenizer)",
         )
     return directory
@@ -133,7 +133,9 @@ def load_model(directory: Path) -> Any:
         )
     except Exception as error:  # other people's files: transformers may raise anything
         names = " and ".join([CONFIG, *listings])
-        cause = f"{directory}: transformers loads no model by its {names}: {first_line(error)}"
+        cause = (
+            f"{directory}: transformers cannot load a model from its {names}: {first_line(error)}"
+        )
         raise RecipeError(cause, fix="copy the model again") from error
     if lacking := sorted(found["missing_keys"]):  # they would be random
         raise RecipeError(f"{directory}: it has no {some_of(lacking)}", fix="copy the model again")
@@ -219,7 +221,7 @@ class Answering:
             raise RecipeError(
                 f"the conversation has {len(ids):,} tokens, and the model takes "
                 f"{self.most_tokens:,}",
-                fix="begin again: /clear",
+                fix="start again: /clear",
             )
         return torch.tensor([ids], dtype=torch.int64, device=self.model.device)
 

@@ -124,7 +124,7 @@ class _Passed(_Handler):
                 self.refuse(400, f"The request is not JSON: {error}", "invalid_json")
                 return
             if not isinstance(asked, dict):
-                self.refuse(400, "The request is no JSON object", "invalid_json")
+                self.refuse(400, "The request is not a JSON object", "invalid_json")
                 return
             if not self.is_served(asked.get("model") or self.model["id"]):
                 self.refuse_model(asked["model"])
@@ -150,7 +150,7 @@ class _Passed(_Handler):
         for name in _LENGTHS:
             value = asked.get(name)
             if value is not None and (type(value) is not int or value < 1):
-                told = f"{name} is {value!r}, and not a whole number of at least 1"
+                told = f"{name} is {value!r}, not a whole number of at least 1"
                 self.refuse(400, told, "invalid_value", name)
                 return True
         return False

@@ -206,7 +206,7 @@ def _refuse_missing(*, splits_special: bool) -> None:
         missing = "transformers serve needs FastAPI and Uvicorn, which are not installed here"
     known = inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters
     if splits_special and not SAFE.keys() <= known.keys():
-        missing = f"who asks transformers serve {__version__} could forge turns of a conversation"
+        missing = f"clients of transformers serve {__version__} could forge turns of a conversation"
     if missing is not None:
         fix = f"on this node: {sys.executable} -m pip install -U 'jupyter-mntrain[serve]'"
         raise MissingLibraryError(missing, fix=fix)

@@ -117,7 +117,7 @@ class Chatter:
             self._generate(given, question, writer)
         except (torch.OutOfMemoryError, MemoryError) as error:
             cause = f"memory ran out during this answer: {next(iter(str(error).splitlines()), '')}"
-            problem = RecipeError(cause, fix="begin again: /clear, or choose fewer /tokens").problem
+            problem = RecipeError(cause, fix="start again: /clear, or choose fewer /tokens").problem
         writer.write(is_over=True, problem=problem)
 
     def _generate(self, given: torch.Tensor, question: ChatRequest, writer: _AnswerWriter) -> None:

@@ -199,7 +199,7 @@ class DurableCopies:
                 self.finish()
             elif told[0][1]:
                 if self._world.is_head:
-                    self._say(f"step {manifest.step} is not copied yet: a resumed run does that")
+                    self._say(f"step {manifest.step} is not copied yet: a resumed run copies it")
                 return
             else:
                 sleep(LOOK_INTERVAL_S)
@@ -262,7 +262,10 @@ def durable_copies(
     if world.is_head:
         target.clean_unfinished()
         if _is_same_disk(path, source.path):
-            say(f"{path} is on the same disk as the checkpoints of this node: no copy outlives it")
+            say(
+                f"{path} is on the same disk as the checkpoints of this node: copies would be lost "
+                "with it"
+            )
     return DurableCopies(world, source, target, say)
 
 

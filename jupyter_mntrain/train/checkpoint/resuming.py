@@ -164,7 +164,7 @@ def _what_is_damaged(
     newest = max(damaged)
     names = " and ".join(map(shard_name, damaged[newest]))
     return RecipeError(
-        f"{directory.of(newest)}: {names} is not what was saved, and there is no older whole "
+        f"{directory.of(newest)}: {names} is not what was saved, and there is no older complete "
         "checkpoint",
         fix="copy that file from elsewhere, a durable copy or another node; or launch the job to "
         "start over",
@@ -498,9 +498,10 @@ def _refuse_other_step(
     step = 0 if found is None else found.manifest.step
     if step == promised:
         return
-    newest = f"the newest whole one is {step}" if step else "there is none"
+    newest = f"the newest complete one is {step}" if step else "there is none"
     raise RecipeError(
-        f"the job was to go on from checkpoint {promised} in {own.path}, but on its nodes {newest}",
+        f"the job was to continue from checkpoint {promised} in {own.path}, but on its nodes "
+        f"{newest}",
         fix="resume it with the nodes that saved it, or with an older one: resume --from STEP",
     )
 

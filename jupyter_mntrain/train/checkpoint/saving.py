@@ -717,6 +717,6 @@ def _unfit(
             shapes = f"{tuple(loaded[name].shape)}, not {tuple(one.shape)}"
             return RecipeError(
                 f"checkpoint {step} has {name} of shape {shapes}",
-                fix="use the settings that it was saved with: adapters.rank, for one",
+                fix="use the settings that it was saved with: for example adapters.rank",
             )
     return None

@@ -107,7 +107,7 @@ class ChatWriter:
             return self.template
         dated = _TODAY.sub(lambda found: json.dumps(day.strftime(found[2])), self.template)
         if f"{TODAY}(" in dated:
-            cause = f"the chat template calls {TODAY} with what is no text in quotes"
+            cause = f"the chat template calls {TODAY} with something other than text in quotes"
             fix = "write the format there, or set another data.chat_template"
             raise RecipeError(cause, fix=fix)
         return dated

@@ -117,7 +117,7 @@ def _turns(fields: Mapping[str, Any], where: str) -> Sequence[Any]:
             return [{"role": "user", "content": question}, {"role": ANSWERS, "content": said}]
     if {"chosen", "rejected"} <= fields.keys():
         fix = "leave out the rejected answer: give messages, or prompt and completion"
-        raise RowError(where, "two answers to choose from, and one is trained on", fix=fix)
+        raise RowError(where, "two answers to choose from, but only one can be trained on", fix=fix)
     raise RowError(
         where,
         "not a conversation",

@@ -183,7 +183,7 @@ def _data_files(root: Path, section: DataSection) -> tuple[list[Path], LeftOut]:
         elif has_rows and one.name.lower() in _ABOUT:
             why = "about the data"
         elif not is_data:
-            why = "in no format that is read"
+            why = "in an unsupported format"
         else:
             files.append(one)
             continue

@@ -193,7 +193,9 @@ class Reading:
             written = self._writer.write(found.document, found.where, found.tools)
         if not is_unicode(written.text):
             fix = "repair its \\ud800 to \\udfff: each needs its other half"
-            raise RowError(found.where, "text that is no Unicode: half a surrogate pair", fix=fix)
+            raise RowError(
+                found.where, "text that is not valid Unicode: half a surrogate pair", fix=fix
+            )
         return written
 
 

@@ -146,7 +146,7 @@ def _refuse_unmade(file: Path, tokenizer: PreTrainedTokenizerBase) -> None:
         one for one in model["vocab"] if len(one) > 1 and one not in made and one not in added
     ]
     if unmade:
-        why = f"it makes no {some_of(unmade)} of {VOCABULARY}"
+        why = f"it does not produce {some_of(unmade)} of {VOCABULARY}"
         fix = "copy both files again, or have transformers write a tokenizer.json"
         raise unreadable(file, why, fix=fix)
 
@@ -169,11 +169,11 @@ def _check_pieces(file: Path) -> None:
         model.ParseFromString(file.read_bytes())
     except DecodeError:
         fix = "copy the file again; or, if it is none, have transformers write a tokenizer.json"
-        raise unreadable(file, "it is no SentencePiece model", fix=fix) from None
+        raise unreadable(file, "it is not a SentencePiece model", fix=fix) from None
     pieces = [one.piece for one in model.pieces]
     is_whole = model.HasField("trainer_spec") and model.HasField("normalizer_spec")
     if not (pieces and is_whole) or len(UnknownFieldSet(model)) or len({*pieces}) < len(pieces):
-        raise unreadable(file, "a part of it is lost")
+        raise unreadable(file, "part of it is missing")
 
 
 def _is_there(module: str) -> bool:

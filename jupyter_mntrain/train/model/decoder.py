@@ -192,12 +192,12 @@ def config_in(directory: Path, place: object = None) -> Any:
         raise unreadable(file, error, place, fix=fix) from error
     fields = config.to_dict()
     if (wrong := wrong_count(normal(fields))) is not None:
-        why = f"{wrong} is no count"
+        why = f"{wrong} is not a count"
         raise unreadable(file, why, place)
     for name, share in fields.items():
         is_share = name.endswith(("dropout", "pdrop")) and isinstance(share, int | float)
         if is_share and not 0 <= share <= 1:
-            why = f"{name} = {share} is no share of values"
+            why = f"{name} = {share} is not a share of values"
             raise unreadable(file, why, place)
     ends = listed_ends(config.eos_token_id)
     if not all(isinstance(one, int) and 0 <= one < config.vocab_size for one in ends):
@@ -251,7 +251,7 @@ def meta_stage(
                 config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
             )
     except Exception as error:  # a config that is read may still describe no model
-        cause = f"transformers makes no model of the {CONFIG}: {first_line(error)}"
+        cause = f"transformers cannot build a model from the {CONFIG}: {first_line(error)}"
         raise RecipeError(cause, fix="copy the model's config again") from error
     family = family_of(config.to_dict())
     absent = [

@@ -107,7 +107,7 @@ class _Pickled:
         self._path = path
         held = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         if not isinstance(held, dict):
-            raise ValueError("it holds no weights by their names")  # noqa: TRY004 - of a file
+            raise ValueError("it does not hold weights by name")  # noqa: TRY004 - of a file
         self._tensors = {name: one for name, one in held.items() if isinstance(one, torch.Tensor)}
 
     def names(self) -> Iterable[str]:
@@ -600,10 +600,12 @@ def _read(
                 shape = tuple(tensor.shape)
                 _refuse_other_shape(path.parent, names[name], shape, like, grows=name in grows)
                 if not tensor.is_floating_point():
-                    raise unreadable(path, f"{names[name]} is of {tensor.dtype}, no numbers")
+                    raise unreadable(
+                        path, f"{names[name]} is of {tensor.dtype}, which is not a number type"
+                    )
                 if not tensor.isfinite().all():
                     cause = f"model.path = {path.parent}: {names[name]} in {path.name} has NaN"
-                    fix = "copy the file again, or begin with weights from before they were lost"
+                    fix = "copy the file again, or start from weights saved before that"
                     raise RecipeError(f"{cause} or infinity", fix=fix)
                 yield name, tensor
 

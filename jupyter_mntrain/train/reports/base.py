@@ -18,7 +18,7 @@ NUMBERS = {
     "train/learning_rate": meaning_of("learning_rate"),
     "train/grad_norm": meaning_of("grad_norm"),
     "train/tokens_per_s": meaning_of("tokens_per_s"),
-    "train/step_s": "seconds that this step alone took, without what stands before it",
+    "train/step_s": "seconds that this step alone took, without the time before it",
     "train/tokens": "tokens of all steps so far, of all replicas, without padding",
     "evaluation/loss": meaning_of("evaluation_loss"),
 }

@@ -210,7 +210,7 @@ def test_ways_that_take_too_long_are_said(
     monkeypatch.setattr(before_launch, "NETWORK_PATIENCE_S", 0.2)
     agents[1].faults["paths"].append(Hang())
     (note,) = launched(open_cluster, agents)
-    assert says("the network between the nodes was not tried within 0.2 s", note.cause)
+    assert says("the network between the nodes was not tested within 0.2 s", note.cause)
     assert says("mntrain doctor node1 node2", note.fix)
 
 

@@ -85,7 +85,7 @@ def _wants(case: Case, **fields: Any) -> Case:
 NETWORK = (
     Fault(
         "network-address",
-        "its network card is up, and has no IPv4 address",
+        "its network card is up, but has no IPv4 address",
         "slows",
         _without_address,
     ),

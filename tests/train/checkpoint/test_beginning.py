@@ -141,7 +141,7 @@ def test_it_never_goes_on_from_another_step_than_was_promised(
     own = having(tmp_path / "own", *there)
     with pytest.raises(RecipeError) as caught:
         step_of(world, own, RESUME_STEP=6)
-    assert says("was to go on from checkpoint 6", caught.value.cause)
+    assert says("was to continue from checkpoint 6", caught.value.cause)
     assert sorted(own.manifests()) == list(there), "nothing was deleted"
 
 

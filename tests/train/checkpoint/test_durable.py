@@ -146,7 +146,7 @@ def test_votes_that_were_cast_before_a_copy_began_do_not_end_it(slow: Slow) -> N
 def test_a_run_that_was_stopped_does_not_wait_for_its_copy(slow: Slow) -> None:
     slow.copies.begin(slow.manifest, CheckpointSection())
     slow.copies.close(unwatched, 0.0)
-    assert says("step 3 is not copied yet: a resumed run does that", slow.told[0])
+    assert says("step 3 is not copied yet: a resumed run copies it", slow.told[0])
     slow.ends.set()
     slow.copies.close(unwatched, 60.0)
     assert says("copied step 3 to", slow.told[1])

@@ -71,7 +71,7 @@ def test_a_lost_replica_ends_nobody_else_and_may_come_back(
     monkeypatch.setenv("MNTRAIN_WHOLE_WORLD_SIZE", "3")
     left = nodes.run("two", "ab", program=noting)
     assert [one.exit_code for one in left] == [0, 0], left
-    assert says("2 of 3 ranks are left, so 2 of 3 replicas go on, each of 1", left[0].out)
+    assert says("2 of 3 ranks are left, so 2 of 3 replicas continue, with 1 rank each", left[0].out)
     for rank in (0, 1):
         assert same(load_file(tmp_path / f"resumed-{rank}.safetensors"), own[rank])
 
@@ -98,7 +98,7 @@ def test_the_last_replica_goes_on_alone_until_another_comes(
     monkeypatch.setenv("MNTRAIN_WHOLE_WORLD_SIZE", "2")
     (alone,) = nodes.run("alone", "a", program=noting)
     assert alone.exit_code == 0, alone
-    assert says("so 1 of 2 replicas go on, each of 1, without syncs", alone.out)
+    assert says("so 1 of 2 replicas continue, with 1 rank each, without syncs", alone.out)
     assert same(load_file(tmp_path / "resumed-0.safetensors"), own)
 
     forget(nodes.disks[0], *later(nodes.disks[0], 8))

@@ -46,7 +46,7 @@ def test_all_kinds_are_named_at_once(data: Path, tmp_path: Path) -> None:
         f"{data} line 6: not an object with fields (and 1 more: {data} line 7)",
         f"{data} line 4: not JSON",
         f'{data} line 5: no text in field "text"',
-        f"{data} line 8: text that is no Unicode",
+        f"{data} line 8: text that is not valid Unicode",
         f"{data} line 9: not UTF-8 text",
         "6 of 66 rows cannot be trained on",
         'data.on_bad_rows = "skip"',

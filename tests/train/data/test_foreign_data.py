@@ -90,7 +90,7 @@ def test_what_programs_keep_in_a_folder_is_not_trained_on_and_said(tmp_path: Pat
         said,
     )
     assert says("2 left out, which are about the data: README.md, dataset_infos.json", said)
-    assert says("1 left out, which are in no format that is read: rows.jsonl.xz", said)
+    assert says("1 left out, which are in an unsupported format: rows.jsonl.xz", said)
     assert says("2 left out, which are empty: nothing.json, nothing.parquet", said)
 
 

@@ -84,7 +84,7 @@ def test_compressed_files_and_names_in_capitals(tmp_path: Path) -> None:
     for name in ("A.JSONL", "b.jsonl.gz", "c.json.zst"):
         assert found(tmp_path / name) == TEXTS
     said = described(tmp_path)
-    assert says("4 files; 1 left out, which are in no format that is read: f.bin.gz", said)
+    assert says("4 files; 1 left out, which are in an unsupported format: f.bin.gz", said)
     assert says("; 1 left out, which are not UTF-8: e.txt.gz", said)
     # Progress is of bytes on disk.
     heard: list[float] = []

@@ -123,7 +123,11 @@ def test_an_average_is_taken_some_steps_later_and_before_the_last_sync() -> None
 @pytest.mark.parametrize(
     ("settings", "cause", "fix"),
     [
-        (["sync_every=4", "sync_fragments=3"], "is no multiple of it", "use 2 fragments, or sync"),
+        (
+            ["sync_every=4", "sync_fragments=3"],
+            "is not a multiple of it",
+            "use 2 fragments, or sync",
+        ),
         (["sync_every=4", "sync_delay=4"], "the next fragment syncs 4 steps later", "most 3"),
         (["sync_every=4", "sync_fragments=4", "sync_delay=1"], "1 step later", "at most 0"),
         (["sync_fragments=2"], "gradients in every step", "set sync_every"),
