@@ -14,7 +14,7 @@ from jupyter_mntrain.model._record import UserRecord
 
 
 class Definition(UserRecord, frozen=True):
-    """One figure.
+    """The definition of one figure.
 
     Args:
         fields: its names in JSON.
@@ -32,18 +32,18 @@ class Definition(UserRecord, frozen=True):
 
 @cache
 def definitions() -> dict[str, Definition]:
-    """All of them by the word that people read."""
+    """Return all definitions by the name that people read."""
     text = (files("jupyter_mntrain.metrics") / "figures.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, Definition])
 
 
 def meaning_of(field: str) -> str:
-    """What a figure is, in one line of plain text, by its name in JSON."""
+    """Return the meaning of a figure, by its name in JSON, as one line of plain text."""
     return _plain(next(one for one in definitions().values() if field in one.fields))
 
 
 def told_figures(words: Iterable[str], columns: int) -> Iterator[str]:
-    """What these figures are, as lines of plain text.
+    """Yield the definitions of these figures as lines of plain text.
 
     Args:
         columns: that a line has at most.

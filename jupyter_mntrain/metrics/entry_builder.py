@@ -18,7 +18,7 @@ from jupyter_mntrain.plan.software.versions import divergences
 
 
 def node_entries(nodes: Sequence[NodeView]) -> tuple[NodeEntry, ...]:
-    """All nodes, each with its versions that are not the majority's."""
+    """Build the entries of all nodes, each with the versions that differ from the majority's."""
     seen: dict[str, int] = {}
     entries = []
     different = divergences([view.info for view in nodes if view.info])
@@ -44,7 +44,7 @@ def job_entry(
     numbers: JobNumbers | None = None,
     history: JobHistory | None = None,
 ) -> JobEntry:
-    """One job, without its environment, its files and secrets among its arguments.
+    """Build the entry of one job, without its environment and files, and with secrets hidden.
 
     Args:
         numbers: where it stands, if its journals are read; else what its nodes' records tell.
@@ -77,7 +77,7 @@ def job_entry(
 
 
 def listed_entry(view: JobView) -> JobEntry:
-    """One of many jobs whose journals are not read: without evidence, which may be long."""
+    """Build an entry for a long list, for which no journals are read; evidence is left out."""
     parts = tuple(msgspec.structs.replace(part, evidence=None) for part in view.parts)
     told = msgspec.structs.replace(view, parts=parts)
     entry = job_entry(told, submitted_by=view.submitted_by)
@@ -86,7 +86,7 @@ def listed_entry(view: JobView) -> JobEntry:
 
 
 def _numbers(view: JobView) -> JobNumbers:
-    """Of a job whose journals are not read."""
+    """Return what the nodes' records say of a job whose journals are not read."""
     line = view.loss_line
     is_over = view.state in TERMINAL
     return JobNumbers(

@@ -1,4 +1,4 @@
-"""Job events: what happened to a job and when, as data for the lane above the charts."""
+"""Job events: what happened to a job and when, for the lane above the charts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MOST_TRAFFIC = 50
 
 
 def events_of(view: JobView, traffic: Sequence[JobEvent]) -> tuple[JobEvent, ...]:
-    """Everything that happened to the newest attempt, oldest first."""
+    """Return everything that happened to the newest attempt, oldest first."""
     found = [*_turns(view), *_saves(view), *_changes(view), *_warnings(view), *traffic]
     return tuple(sorted(found, key=lambda one: one.time_s))
 
 
 def _turns(view: JobView) -> Iterator[JobEvent]:
-    """Its start and its end."""
+    """Yield the start and the end of the attempt."""
     started = [part.started_s for part in view.parts if part.started_s is not None]
     if started:
         again = "restarted" if view.attempt.number > 1 else "started"
@@ -42,8 +42,9 @@ def _turns(view: JobView) -> Iterator[JobEvent]:
 
 
 def _saves(view: JobView) -> Iterator[JobEvent]:
-    """Checkpoints that are complete, and those that failed: each once, whichever node told of it
-    first. The newest is a warning of the job as well, if it failed.
+    """Yield complete and failed checkpoints, each once, by the node that reported it first.
+
+    If the newest one failed, it is a warning of the job and not repeated here.
     """
     first: dict[tuple[int, bool], SavedStep] = {}
     for part in view.parts:
@@ -62,7 +63,7 @@ def _saves(view: JobView) -> Iterator[JobEvent]:
 
 
 def _changes(view: JobView) -> Iterator[JobEvent]:
-    """Settings that somebody changed while the attempt ran."""
+    """Yield the settings that were changed while the attempt ran."""
     for one in changes_of_attempt(view.parts):
         if one.refused is None:
             label = f"{one}, by {one.by}" if one.by else str(one)
@@ -70,7 +71,7 @@ def _changes(view: JobView) -> Iterator[JobEvent]:
 
 
 def _warnings(view: JobView) -> Iterator[JobEvent]:
-    """When it stalled or was slower than before, and what made its numbers doubtful."""
+    """Yield stalls, slowdowns and other warnings."""
     for episode in view.episodes:
         if episode.problem.time_s is not None:
             yield JobEvent(
@@ -99,7 +100,7 @@ def _kind_of(episode: Episode) -> EventKind:
 
 
 class OtherTraffic:
-    """Finds when others used a node's link.
+    """Finds when other programs used a node's link.
 
     Args:
         node: whose link.
@@ -114,11 +115,11 @@ class OtherTraffic:
 
     @property
     def events(self) -> list[JobEvent]:
-        """Stretches of at least :data:`TRAFFIC_S`, oldest first; the last may go on."""
+        """Periods of at least :data:`TRAFFIC_S`, oldest first; the last may not be over."""
         return [*self._over, *self._open(None)]
 
     def see(self, rows: Mapping[str, Sequence[float]], capacity: float | None) -> None:
-        """Take rows of the link.
+        """Take new rows of the link.
 
         Args:
             capacity: bytes per second in one direction; without one nothing is found.
@@ -141,7 +142,7 @@ class OtherTraffic:
             self._begin_s = None
 
     def _open(self, end_s: float | None) -> Iterator[JobEvent]:
-        """The stretch that has begun, if it is long enough to tell."""
+        """Yield the current period, if it is long enough to report."""
         if self._begin_s is not None and self._last_s - self._begin_s >= TRAFFIC_S:
             yield JobEvent(
                 kind="traffic",

@@ -1,4 +1,4 @@
-"""Job history: all samples of a job, merged from its nodes' journals. Readable from any thread."""
+"""Job history: all samples of a job, merged from its nodes' journals. Any thread may read it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jupyter_mntrain.model.records.sequences import DataPreview
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """A consistent snapshot of a job, in full of its newest attempt.
+    """A consistent snapshot of a job, with all samples of its newest attempt.
 
     Args:
         view: the job as its participants tell it now.
@@ -43,7 +43,7 @@ class JobHistory:
 
     @property
     def writing(self) -> list[RankSeries]:
-        """Ranks that have said who they are, or made a step."""
+        """The ranks that have reported their start or a step."""
         return [one for one in self.ranks.values() if one.is_writing]
 
     @property
@@ -66,23 +66,23 @@ class JobHistory:
 
     @property
     def evaluations(self) -> Sequence[RankEvaluation]:
-        """Evaluations as the lowest rank reports them that has any; all ranks report the same."""
+        """The evaluations of the lowest rank that has any; all ranks report the same."""
         return next((one.evaluations for one in self.ranks.values() if one.evaluations), ())
 
     @property
     def data(self) -> DataPreview | None:
-        """What is trained on, from the rank that tells."""
+        """A preview of the training data, from the rank that reports one."""
         starts = (one.start for one in self.ranks.values() if one.start)
         return next((one.data for one in starts if one.data), None)
 
     @property
     def texts(self) -> Sequence[RankText]:
-        """What the model wrote, oldest first."""
+        """The texts that the model wrote, oldest first."""
         return next((one.texts for one in self.ranks.values() if one.texts), ())
 
 
 class HistoryBuilder:
-    """Takes journal lines as they come, from several nodes; a line seen before changes nothing."""
+    """Collects journal lines of several nodes as they arrive; duplicates are ignored."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -90,11 +90,11 @@ class HistoryBuilder:
         self._last_seq: dict[NodeId, int] = {}
 
     def last_seq(self, node_id: NodeId) -> int:
-        """Number of the last line taken from a node: where its journal is resumed."""
+        """Return the number of the last line from a node, after which its journal is resumed."""
         return self._last_seq.get(node_id, 0)
 
     def load(self, node_id: NodeId, node: str, samples: NodeSamples) -> bool:
-        """Take what a node has downsampled, in place of its lines up to ``samples.seq``.
+        """Take a node's downsampled samples in place of its lines up to ``samples.seq``.
 
         Returns:
             ``False`` when lines of it had been taken before, or it has nothing.
@@ -114,7 +114,7 @@ class HistoryBuilder:
             return True
 
     def add(self, node_id: NodeId, node: str, line: JournalLine) -> bool:
-        """Take a line; ``False`` when it had been taken before."""
+        """Take a line; return ``False`` if it is a duplicate."""
         with self._lock:
             if line.seq <= self.last_seq(node_id):
                 return False
@@ -125,7 +125,7 @@ class HistoryBuilder:
     def snapshot(
         self, view: JobView, *, is_complete: bool, clock_ahead_s: float = 0.0
     ) -> JobHistory:
-        """Everything taken so far of the attempt that ``view`` shows; O(ranks + nodes)."""
+        """Return a snapshot of the attempt that ``view`` shows; O(ranks + nodes)."""
         with self._lock:
             attempt = self._attempts.get(view.attempt.number, AttemptLines())
             return JobHistory(

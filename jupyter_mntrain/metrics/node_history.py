@@ -1,4 +1,4 @@
-"""Node history: what a node did over a time, with and without jobs, as its agent answers it."""
+"""Node history: what a node did over time, with and without jobs, as its agent reports it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HistoryLine(Record, frozen=True):
 
 
 class HistoryPart(Record, frozen=True):
-    """A part of a node: the node itself, a GPU, a network interface.
+    """A component of a node: the node itself, a GPU or a network interface.
 
     Args:
         key: a GPU's UUID, or an interface's name; empty for the node.
@@ -78,7 +78,7 @@ class HistoryPart(Record, frozen=True):
 
 
 class HistoryGap(Record, frozen=True):
-    """A time without values.
+    """A period without values.
 
     Args:
         state: the agent did not run; the node was suspended, or its agent could not run; or it is
@@ -91,7 +91,7 @@ class HistoryGap(Record, frozen=True):
 
 
 class HistoryJob(Record, frozen=True):
-    """The part of a job that ran here.
+    """The part of a job that ran on this node.
 
     Args:
         end_s: Unix time; ``None`` = it has not ended.
@@ -107,7 +107,7 @@ class HistoryJob(Record, frozen=True):
 
 
 class NodeHistory(Record, frozen=True):
-    """A node over a time.
+    """What a node did in a period.
 
     Args:
         begin_s: Unix time at which the first point begins.

@@ -30,7 +30,7 @@ JOB_MIME = "application/vnd.mntrain.job+json"
 
 
 class NodeEntry(Record, frozen=True):
-    """One node.
+    """A node as the page lists it.
 
     Args:
         key: stays the same while the node is known, whatever its name or address become.
@@ -44,7 +44,7 @@ class NodeEntry(Record, frozen=True):
 
 
 class JobEntry(Record, frozen=True):
-    """One job: what it is, where it runs, how far it is, why it failed, stalls or may be worthless.
+    """A job as the page lists it: what and where it is, its progress and its problems.
 
     Args:
         progress: of ranks that do something other than steps.
@@ -76,7 +76,7 @@ class JobEntry(Record, frozen=True):
 
 
 class JobBundle(Record, frozen=True):
-    """The ``application/vnd.mntrain.job+json`` output: enough to draw the job with no server."""
+    """The ``application/vnd.mntrain.job+json`` output: enough to draw the job without a server."""
 
     cluster: str
     job: JobEntry

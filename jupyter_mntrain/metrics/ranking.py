@@ -1,4 +1,4 @@
-"""Ranking: which of several jobs is the fastest, by one figure; or why nobody can tell. Pure."""
+"""Ranking: which of several jobs is the fastest, or why that cannot be determined. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALIKE: Final = 0.02
 
 
 class RankedJob(Record, frozen=True):
-    """A job and its throughput over all of it.
+    """A job and its throughput over all of its steps.
 
     Args:
         times: the fastest one's throughput over this one's.
@@ -38,7 +38,7 @@ class RankedJob(Record, frozen=True):
 
 
 class Ranking(Record, frozen=True):
-    """Jobs by a figure, the fastest first; empty with ``refused``, which says why."""
+    """Jobs ordered by a figure, fastest first; if there is no order, ``refused`` says why."""
 
     figure: str
     jobs: tuple[RankedJob, ...] = ()
@@ -46,7 +46,7 @@ class Ranking(Record, frozen=True):
 
 
 def rank_jobs(jobs: Mapping[JobId, JobNumbers]) -> Ranking:
-    """Rank jobs whose tokens are counted alike."""
+    """Rank jobs by throughput, if all of them count tokens in the same way."""
     rates = {job: rate for job, told in jobs.items() if (rate := whole_rate(told)) is not None}
     unknown = [job for job in jobs if job not in rates]
     if unknown:
@@ -67,7 +67,7 @@ def rank_jobs(jobs: Mapping[JobId, JobNumbers]) -> Ranking:
 
 
 def _unsure(numbers: JobNumbers) -> float:
-    """Standard error of the mean step, as a share of it, by the spread of the steps."""
+    """Return the relative standard error of the mean step time."""
     spread, whole = numbers.step_spread, numbers.whole
     if spread is None or whole is None:
         return 0.0
@@ -76,7 +76,7 @@ def _unsure(numbers: JobNumbers) -> float:
 
 
 def whole_rate(numbers: JobNumbers) -> float | None:
-    """Tokens per second over the whole job."""
+    """Return the tokens per second over the whole job."""
     return numbers.whole.tokens_per_s if numbers.whole else None
 
 

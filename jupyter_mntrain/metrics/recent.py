@@ -1,4 +1,4 @@
-"""Recent: the steps that every headline figure of a running job is taken from.
+"""Recent: the steps from which every headline figure of a running job is computed.
 
 Recent steps ended within ``RECENT_S`` before the newest one ended; the newest always counts, and
 the first ones of an attempt never do. Where replicas sync after every so many steps, at least so

@@ -1,4 +1,4 @@
-"""Job series: a job's history as columns of numbers, downsampled to what a picture can show.
+"""Job series: a job's history as columns of numbers, downsampled to what a chart can show.
 
 One shape serves all: the whole history, what is new since a number, and what a saved notebook
 keeps. ``None`` in a column = the step does not say; NaN and infinity are there by name.
@@ -16,7 +16,7 @@ Column = tuple[Number | None, ...]
 
 
 class RankColumns(Record, frozen=True):
-    """One rank, a row per optimizer step (or per few, where they were downsampled).
+    """The columns of one rank: a row per optimizer step, or per few if they were downsampled.
 
     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
     the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this
@@ -43,7 +43,7 @@ class RankColumns(Record, frozen=True):
 
 
 class JobColumns(Record, frozen=True):
-    """The job as a whole: a row per step that every rank has finished."""
+    """The columns of the whole job: a row per step that every rank has finished."""
 
     time_s: Column = ()
     step: Column = ()
@@ -60,7 +60,7 @@ class JobColumns(Record, frozen=True):
 
 
 class EvaluationColumns(Record, frozen=True):
-    """The loss on text that is not trained on: a row per evaluation."""
+    """The loss on held-out text: a row per evaluation."""
 
     time_s: Column = ()
     step: Column = ()
@@ -69,7 +69,7 @@ class EvaluationColumns(Record, frozen=True):
 
 
 class LinkColumns(Record, frozen=True):
-    """The interface a node trains over; bytes per second, per direction.
+    """The columns of a node's training interface, in bytes per second and direction.
 
     ``sent`` and ``received`` are the interface's counters, about a row per second, or, where
     several nodes share them, what the ranks report, a row per step. ``own_…`` is what this job's

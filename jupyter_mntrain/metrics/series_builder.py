@@ -1,4 +1,4 @@
-"""Job series: built from what a job's ranks wrote, step by step as it comes.
+"""Series builder: turns what a job's ranks write into rows, step by step.
 
 The only place where journals become numbers: every page, table and picture takes them from here.
 """
@@ -63,7 +63,7 @@ Told = tuple[str, Capacity | None, tuple[LinkMeasurement, ...]]
 
 
 class SeriesBuilder:
-    """The rows of one job's newest attempt, and its summary.
+    """Builds the rows and the summary of one job's newest attempt.
 
     Rows are numbered in the order they were taken, over all tables, so that a reader resumes with
     one number. Not safe for several threads at once.
@@ -80,12 +80,12 @@ class SeriesBuilder:
 
     @property
     def stream(self) -> str:
-        """Names the numbering."""
+        """The name of the row numbering."""
         return f"{self._base}-{self._attempt}"
 
     @property
     def summary(self) -> JobSummary:
-        """The job as it was when :meth:`extend` was called last."""
+        """The job's summary as of the last call of :meth:`extend`."""
         if self._summary is None:
             raise RuntimeError("extend() comes first")
         return self._summary
@@ -111,7 +111,7 @@ class SeriesBuilder:
         self._node_of: dict[int, str] = {}
 
     def extend(self, history: JobHistory, now_s: float) -> None:
-        """Take what is new. A new attempt begins afresh.
+        """Add what is new. A new attempt starts over.
 
         Args:
             now_s: Unix time, for how long an unfinished job has been running.
@@ -155,7 +155,7 @@ class SeriesBuilder:
         self._summary = summary
 
     def whole(self, points: int = POINTS) -> JobSeries:
-        """Everything, in at most ``points`` rows per table; of very many ranks, fewer."""
+        """Return all rows, at most ``points`` per table, or fewer if there are very many ranks."""
         tables = max(len(self._ranks), len(self._links))
         fewer = min(points, max(LEAST_POINTS, points * FINE_TABLES // max(1, tables)))
         return self._series(
@@ -163,7 +163,7 @@ class SeriesBuilder:
         )
 
     def since(self, seq: int) -> JobSeries:
-        """Rows numbered above ``seq``; everything, if those are no longer told apart."""
+        """Return rows numbered above ``seq``; all rows if those have been joined or changed."""
         tables = [known.table for known in self._ranks.values()]
         tables += [self._job.table, self._evaluations]
         tables += [link.table for link in self._links.values()]
@@ -219,13 +219,13 @@ class SeriesBuilder:
             self._replaced(count, before)
 
     def _replaced(self, count: int, before: int) -> None:
-        """So many rows, numbered up to ``before``, are not what they were."""
+        """Mark ``count`` rows, numbered up to ``before``, as changed: they are sent again."""
         if count:
             self._whole_up_to = before + 1
             self.seq = max(self.seq, self._whole_up_to)  # nobody is sent what has no number
 
     def _capacity_from(self, node: str) -> Callable[[int], float | None]:
-        """Payload per second from a node to that of another rank."""
+        """Return a function that gives the payload per second from a node to a rank's node."""
 
         def bytes_per_s(peer: int) -> float | None:
             capacity = self._capacities.between(node, self._node_of.get(peer, ""))
@@ -234,7 +234,7 @@ class SeriesBuilder:
         return bytes_per_s
 
     def _pipeline_stages(self, is_whole: bool) -> int | None:
-        """``None`` while a rank has told nothing: it may have a stage of its own."""
+        """Return the number of pipeline stages; ``None`` until all ranks have reported theirs."""
         if not is_whole:
             return None
         starts = (known.start for known in self._ranks.values() if known.start)
@@ -248,7 +248,7 @@ class SeriesBuilder:
         return _schedule_bubble(told[0], self._pipeline_stages(is_whole))
 
     def _peak(self) -> float | None:
-        """Of all devices together; ``None`` if one is unknown."""
+        """Return the peak of all devices together; ``None`` if one is unknown."""
         peaks = [known.peak_flops_per_s for known in self._ranks.values()]
         told = [peak for peak in peaks if peak is not None]
         return sum(told) if told and len(told) == len(peaks) else None
@@ -300,26 +300,27 @@ class SeriesBuilder:
 
 
 def _is_alike(one: JobSummary, other: JobSummary) -> bool:
-    """Whether they differ at most by the time that has passed."""
+    """Whether two summaries differ only by the time that has passed."""
     passing = {name: getattr(other, name) for name in PASSING}
     return msgspec.structs.replace(one, **passing) == other
 
 
 def _new(told: Sequence[Written], read: Heard) -> tuple[Sequence[Written], Heard]:
-    """What has not been read of what a rank told; everything, if another one tells now."""
+    """Return what a rank has written since the last read; all of it if the rank is another one."""
     rank = told[0].rank if told else None
     done = read[1] if read[0] == rank else 0
     return told[done:], (rank, len(told))
 
 
 def room_of(tables: int) -> float:
-    """Share of the usual number of rows that each of so many tables has."""
+    """Return the share of the usual number of rows that each of so many tables gets."""
     return min(1.0, FULL_TABLES / max(1, tables))
 
 
 def _schedule_bubble(start: RankStart | None, stages: int | None) -> float | None:
-    """The bubble of a balanced pipeline with this job's schedule; 0 without a pipeline, ``None``
-    while nobody knows how many stages it has.
+    """Return the bubble that this job's schedule implies for equal stages.
+
+    0 without a pipeline, ``None`` until the number of stages is known.
     """
     if start is None or not start.microbatches or not start.stages:
         return 0.0

@@ -1,4 +1,4 @@
-"""Job summary: taken from a job's rows and its view."""
+"""Job summary: computed from a job's rows and its view."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def summarize(
     traffic: Sequence[JobEvent] = (),
     messages: Mapping[Pair, SentMessages] = {},
 ) -> JobSummary:
-    """The summary of what ``ranks``, ``job`` and ``links`` have taken of ``history``.
+    """Summarize what ``ranks``, ``job`` and ``links`` have read from ``history``.
 
     Args:
         now_s: Unix time, by this machine's clock.
@@ -137,12 +137,12 @@ def summarize(
 
 
 def _told_ahead_s(ahead_s: float) -> float:
-    """In whole seconds; 0 where nobody would see it."""
+    """Round a clock difference to whole seconds; 0 if it is too small to notice."""
     return float(round(ahead_s)) if abs(ahead_s) > MOST_DIFFERENCE_S else 0.0
 
 
 def _total_steps(view: JobView, ranks: Ranks) -> int | None:
-    """Steps that the job is to make: as somebody has changed them, or as its ranks began."""
+    """Return the steps that the job is to make, as last changed by a user or as its ranks began."""
     changed = [one.total_steps for one in changes_of_attempt(view.parts)]
     began = [known.start.total_steps for known in ranks.values() if known.start]
     return next((one for one in (*reversed(changed), *began) if one), None)
@@ -161,7 +161,7 @@ def _off_plan(
 
 
 def _doubted(one: LinkSummary, slow: Collection[tuple[str, Direction]]) -> LinkSummary:
-    """With its capacity marked, if messages show that it is another one now.
+    """Mark the link's capacity as doubtful if messages show that it has changed.
 
     Args:
         slow: nodes and directions of links on which they take much longer than planned.
@@ -173,7 +173,7 @@ def _doubted(one: LinkSummary, slow: Collection[tuple[str, Direction]]) -> LinkS
 
 
 def _slow_links(history: JobHistory, off: OffPlan | None) -> Iterator[tuple[str, Direction]]:
-    """Both ends of each link whose messages take much longer than planned."""
+    """Yield both ends of each link whose messages take much longer than planned."""
     plan = history.view.attempt.plan
     if off is None or plan is None:
         return
@@ -186,7 +186,10 @@ def _slow_links(history: JobHistory, off: OffPlan | None) -> Iterator[tuple[str,
 
 
 def _predicted_rate(plan: Plan | None, whole: Window | None) -> float | None:
-    """As the job counts its tokens: a plan counts padding, and most jobs do not."""
+    """Return the predicted tokens per second, with tokens counted as the job counts them.
+
+    A plan counts padding, which most jobs do not.
+    """
     if plan is None:
         return None
     if whole is None or not whole.tokens or not plan.step_s:
@@ -195,7 +198,7 @@ def _predicted_rate(plan: Plan | None, whole: Window | None) -> float | None:
 
 
 def _of_view(view: JobView) -> dict[str, Any]:
-    """What the view alone tells."""
+    """Return the fields that come from the view alone."""
     plan = view.attempt.plan
     return {
         "predicted_step_s": plan and plan.step_s,
@@ -214,7 +217,7 @@ def _of_view(view: JobView) -> dict[str, Any]:
 
 
 def _marks(view: JobView) -> Iterator[EventMark]:
-    """When the job was slower than before, and when other warnings began."""
+    """Yield when the job was slower than before, and when other warnings began."""
     slower = [
         EventMark(time_s=one.problem.time_s, label=one.label, end_s=one.end_s)
         for one in view.episodes
@@ -235,7 +238,7 @@ def _figures(
     *,
     is_over: bool,
 ) -> dict[str, float | None]:
-    """Of the recent steps; of a job that is over, of all."""
+    """Return the headline figures: of the recent steps, or of all steps if the job is over."""
     count = job.table.total if is_over else job.table.recent
     times = job.table.single("steps_s", is_whole=is_over)
 
@@ -259,7 +262,7 @@ def _counts_padding(ranks: Ranks) -> bool | None:
 def _time_left(
     view: JobView, job: JobRows, step: int | None, total: int | None, now_s: float
 ) -> TimeLeft | None:
-    """Nothing before it can be known."""
+    """Return the time left; ``None`` until it can be estimated."""
     ended_s = job.table.last("time_s")
     if step is None or total is None or view.state != "running" or step >= total:
         return None
@@ -274,7 +277,7 @@ def _spread_of(times: list[float]) -> Spread | None:
 
 
 def _mean_step_s(job: JobRows) -> float | None:
-    """What a plan predicts: of the recent steps, without what stands between them."""
+    """Return the mean step time of recent steps without pauses, which is what a plan predicts."""
     return rate_of(job.table.recent, "steps_s", "steps")
 
 
@@ -292,7 +295,7 @@ PARTS = {
 
 
 def _window(job: JobRows, *, is_whole: bool) -> Window | None:
-    """The recent steps, or all."""
+    """Return the window of the recent steps, or of all."""
     count = job.table.total if is_whole else job.table.recent
     seconds, steps = count("wall_s"), count("steps")
     if not seconds or not steps:
@@ -367,7 +370,7 @@ def _missing(
     links: tuple[LinkSummary, ...],
     **figures: float | None,
 ) -> dict[str, str]:
-    """Why figures are not known, by their names."""
+    """Return why figures are unknown, by name."""
     if not len(job.table):
         return {}
     silent = _silent(ranks)
@@ -393,7 +396,7 @@ def _missing(
 
 
 def _no_time_left(view: JobView, step: int | None, total: int | None) -> dict[str, str]:
-    """Why the time left is not known, of a job that makes steps."""
+    """Return why the time left is unknown, if the job makes steps."""
     if view.state != "running" or not step:
         return {}
     if total is None:
@@ -404,7 +407,7 @@ def _no_time_left(view: JobView, step: int | None, total: int | None) -> dict[st
 
 
 def _silent(ranks: tuple[RankSummary, ...]) -> str:
-    """Whose steps are not known: of nodes that do not answer, and of ranks; empty if none."""
+    """Name the nodes that do not answer and the ranks that report nothing; empty if none."""
     without = [one for one in ranks if one.step is None]
     nodes = dict.fromkeys(one.node for one in without if one.state == "unknown")
     others = [one.rank for one in without if one.state != "unknown"]
@@ -416,7 +419,7 @@ def _silent(ranks: tuple[RankSummary, ...]) -> str:
 
 
 def _spreads(ranks: tuple[RankSummary, ...]) -> dict[str, Spread]:
-    """Of the figures that are drawn of each rank."""
+    """Return the spread of each figure that is drawn per rank."""
     told = {
         name: [value for one in ranks if (value := getattr(one, name)) is not None]
         for name in ("pace_tokens_per_s", "mfu", "compute")

@@ -1,4 +1,4 @@
-"""Job summary: the figures that page, picture, tables, JSON and CSV show of a job. Records only.
+"""Job summary: the figures of a job that every front end shows. Records only.
 
 Rates are counts over wall time: of a running job those of the recent steps, see
 :mod:`jupyter_mntrain.metrics.recent`, of an ended one those of the whole job. ``None`` means not
@@ -27,7 +27,7 @@ Basis = Literal["interface", "ranks"]
 
 
 class Spread(Record, frozen=True):
-    """A figure of many: the lowest, the middle one and the highest."""
+    """The spread of a figure over many: lowest, median and highest."""
 
     low: float
     median: float
@@ -35,7 +35,7 @@ class Spread(Record, frozen=True):
 
 
 class Window(Record, frozen=True):
-    """What a job did in a time: from the begin of its first step to the end of its last one."""
+    """What a job did from the begin of the first step of a window to the end of its last one."""
 
     seconds: float
     steps: int
@@ -92,7 +92,7 @@ class JobNumbers(Record, frozen=True):
 
 
 class RankSummary(Record, frozen=True):
-    """One rank.
+    """The recent figures of one rank.
 
     Args:
         pid: of its process on its node, while that lives.
@@ -129,7 +129,7 @@ class RankSummary(Record, frozen=True):
 
 
 class LinkSummary(Record, frozen=True):
-    """One direction of the interface a node trains over, during the recent steps.
+    """One direction of a node's training interface, during the recent steps.
 
     Args:
         basis: of its rates: the interface's counters, or the payload that the node's ranks report,
@@ -160,7 +160,7 @@ class WrittenText(Record, frozen=True):
 
 
 class EventMark(Record, frozen=True):
-    """Something that is marked on the time axis of every chart.
+    """An event or a period that is marked on the time axis of every chart.
 
     Args:
         label: a few words.
@@ -189,7 +189,7 @@ EventKind = Literal[
 
 
 class JobEvent(Record, frozen=True):
-    """Something that happened to a job at a time; what it means is data, not a sentence.
+    """Something that happened to a job at a time, as data for charts rather than a sentence.
 
     Args:
         end_s: Unix time; ``None`` = at a moment, or not over.
@@ -211,7 +211,7 @@ class JobEvent(Record, frozen=True):
 
 
 class OffPlanCause(Record, frozen=True):
-    """What is not as planned.
+    """One thing that is not as planned.
 
     Args:
         kind: what a rank computes; a message to ``peer``; what others use of a node's link.
@@ -231,7 +231,7 @@ class OffPlanCause(Record, frozen=True):
 
 
 class OffPlan(Record, frozen=True):
-    """Why a step does not take as long as its plan predicted.
+    """Why a step takes longer or shorter than its plan predicted.
 
     Args:
         ratio: measured / predicted.
@@ -243,7 +243,7 @@ class OffPlan(Record, frozen=True):
 
 
 class JobSummary(JobNumbers, frozen=True, kw_only=True):
-    """A whole job, its newest attempt: what ``status`` and ``--json`` show."""
+    """A job's newest attempt, as ``status`` and ``--json`` show it."""
 
     job_id: JobId
     name: str

@@ -1,4 +1,4 @@
-"""Time left: what the steps that are left take, with what recurs between them, and how sure it is.
+"""Time left: estimates how long the remaining steps take, with pauses, and how sure that is.
 
 Evaluations, samples, saves and long steps recur after so many steps: how many of them are still to
 come is counted from where the last ones were, and not taken as a share of the time so far, which
@@ -43,7 +43,7 @@ KINDS = ("evaluation_s", "sampling_s", "saving_s", "long_s")
 
 
 class TimeLeft(Record, frozen=True):
-    """Seconds that are left, and the range in which they are in 19 of 20 cases."""
+    """Seconds left, and the range that contains them in 19 of 20 cases."""
 
     seconds: float
     low_s: float
@@ -51,7 +51,7 @@ class TimeLeft(Record, frozen=True):
 
 
 class Recurring:
-    """What a job's steps took, as it is needed for its time left."""
+    """How long a job's steps and pauses took, as needed to estimate its time left."""
 
     def __init__(self) -> None:
         self._steps: deque[float] = deque(maxlen=KEPT_STEPS)
@@ -91,7 +91,7 @@ class Recurring:
             self._steps.append(steps_s)
 
     def time_left(self, step: int, total: int, *, age_s: float = 0.0) -> TimeLeft | None:
-        """Seconds until the last step, and what follows it; ``None`` if it cannot be known yet.
+        """Estimate the seconds until the last step and what follows it; ``None`` if unknown yet.
 
         Args:
             age_s: since the last step ended, by clocks that may differ: it counts for the next one.
@@ -117,8 +117,9 @@ class Recurring:
         return TimeLeft(seconds, seconds - margin, seconds + margin)
 
     def _pace(self) -> float | None:
-        """By how much a step's number is above that of the one before, which is 1 unless a script
-        counts otherwise; ``None`` where numbers go back, stand still, or go by leaps.
+        """Return the mean increment of step numbers, which is 1 unless a script counts otherwise.
+
+        ``None`` if step numbers go back, stand still or leap.
         """
         leaps = [after - before for before, after in pairwise(self._numbers)]
         if not leaps or all(one == 1 for one in leaps):
@@ -131,13 +132,15 @@ class Recurring:
         return fmean(self._newest())
 
     def _newest(self) -> Sequence[float]:
-        """The newer half of the steps that are kept: a job may have become slower."""
+        """Return the newer half of the steps that are kept, as a job may have become slower."""
         kept = list(self._steps)
         return kept[len(kept) // 2 :] if len(kept) >= 2 * LEAST_STEPS else kept
 
     def _drift(self, number: float) -> float:
-        """Standard deviation of so many usual steps: as parts of the past differ from each other,
-        so may the future; of few steps the mean itself is not well known.
+        """Return the standard deviation of the sum of ``number`` usual steps.
+
+        The future may differ from the past as parts of the past differ from each other; of few
+        steps, the mean itself is uncertain.
         """
         kept = list(self._steps)
         if len(kept) < 2:
@@ -153,7 +156,7 @@ class Recurring:
         return float(max(unknown, drifts))
 
     def _to_come(self, kind: str, step: int, total: int) -> tuple[float, float, float]:
-        """How many are to come, their mean seconds, and the variance of them all."""
+        """Return how many pauses are to come, their mean seconds, and the variance of their sum."""
         found = self._found[kind]
         since = self._first or 0
         if not found:
@@ -184,6 +187,6 @@ class Recurring:
 
 
 def _seconds(row: Mapping[str, float | None], kind: str) -> float:
-    """Of a row; a stall is a long step that may recur, too."""
+    """Return a row's seconds of a kind; a stall counts as a long step, which may recur."""
     stalled_s = row.get("stall_s") if kind == "long_s" else 0.0
     return (row[kind] or 0.0) + (stalled_s or 0.0)

@@ -29,7 +29,7 @@ FaultKind = Literal["rank-killed", "rank-frozen", "torchrun-killed", "node-lost"
 
 
 class AcceptedNode(Record, frozen=True):
-    """A node that took part.
+    """A node that took part in an acceptance run.
 
     Args:
         boot_id: of the machine that it runs on, since its last boot.
@@ -75,7 +75,7 @@ class ScalingPoint(Record, frozen=True):
 
 
 class GangTrial(Record, frozen=True):
-    """A job that wanted what another one had.
+    """A trial of two jobs that compete for the same nodes.
 
     Args:
         first_step_s: from the launch of a job on all nodes to the first step of every rank.
@@ -98,7 +98,7 @@ class GangTrial(Record, frozen=True):
 
 
 class InducedFault(Record, frozen=True):
-    """A failure that was brought about, and what became of the job.
+    """A failure that was induced in a job, and how the job fared.
 
     Args:
         node, rank: where.
@@ -144,7 +144,7 @@ class ResumedRun(Record, frozen=True):
 
 
 class FoundProcess(Record, frozen=True):
-    """A process of a job that should be gone."""
+    """A process of a job that should have ended."""
 
     node: str
     pid: int
@@ -153,7 +153,7 @@ class FoundProcess(Record, frozen=True):
 
 
 class Leftovers(Record, frozen=True):
-    """What is left of all jobs of the run.
+    """What the jobs of an acceptance run left behind on the nodes.
 
     Args:
         looked_on: nodes that were looked at.
@@ -169,7 +169,7 @@ class Leftovers(Record, frozen=True):
 
 
 class DocumentedCommand(Record, frozen=True):
-    """A command of the documentation, as it was run.
+    """A command from the documentation, and what came of running it.
 
     Args:
         said: its last lines, where it failed.
@@ -182,7 +182,7 @@ class DocumentedCommand(Record, frozen=True):
 
 
 class Observed(Record, frozen=True):
-    """Everything that a run saw; a part that did not run is ``None`` or empty.
+    """Everything observed in an acceptance run; a part that did not run is ``None`` or empty.
 
     Args:
         nodes: in node-rank order.
@@ -228,7 +228,7 @@ class Criterion(Record, frozen=True):
 
 
 class AcceptanceReport(Record, frozen=True):
-    """Result of an acceptance run.
+    """The result of an acceptance run.
 
     Args:
         time_s: Unix time of its begin.

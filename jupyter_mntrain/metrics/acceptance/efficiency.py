@@ -1,4 +1,4 @@
-"""Efficiency: how much of each node's own throughput is left when more of them train together."""
+"""Efficiency: how much of its single-node throughput each node keeps in a multi-node job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_mntrain.model._record import Record
 
 
 class Efficiency(Record, frozen=True):
-    """Throughput per rank of a job, over that of the same job on one node.
+    """Throughput per rank of a job, relative to that of the same job on the fewest nodes.
 
     Args:
         measured: 1 = linear.
@@ -21,18 +21,18 @@ class Efficiency(Record, frozen=True):
 
     @property
     def of_predicted(self) -> float | None:
-        """Measured over predicted; ``None`` if nothing was predicted."""
+        """Measured efficiency divided by the predicted one; ``None`` if nothing was predicted."""
         return self.measured / self.predicted if self.predicted else None
 
 
 def base_of(points: Sequence[ScalingPoint]) -> ScalingPoint | None:
-    """The job on the fewest nodes that has figures."""
+    """Return the job on the fewest nodes among those that have figures."""
     known = [one for one in points if one.tokens_per_s]
     return min(known, key=lambda one: len(one.nodes), default=None)
 
 
 def efficiency(point: ScalingPoint, base: ScalingPoint) -> Efficiency | None:
-    """Of a job compared with the one on the fewest nodes; ``None`` if either has no figures."""
+    """Return the efficiency of a job relative to ``base``; ``None`` if either has no figures."""
     measured = _share(point.tokens_per_s, point.ranks, base.tokens_per_s, base.ranks)
     if measured is None:
         return None
@@ -51,7 +51,7 @@ def _share(
 
 
 def sharing(nodes: Sequence[AcceptedNode], among: Sequence[str] = ()) -> tuple[str, ...]:
-    """The nodes that share one machine with another, in their order.
+    """Return the nodes that share a machine with another node, in the order given.
 
     Nodes that do not say on which boot of which machine they run are taken to have their own.
 

@@ -44,7 +44,7 @@ TRANSPORT: Final = Question(
 
 
 def scaling(observed: Observed) -> Iterator[Criterion]:
-    """A criterion for each number of nodes but the smallest, which the others are compared with."""
+    """Yield a criterion for each number of nodes except the smallest, which is the baseline."""
     points = {len(one.nodes): one for one in observed.scaling}
     base = base_of(observed.scaling)
     sizes = observed.sizes or (1, 2)
@@ -86,7 +86,7 @@ def _scaled(
 def _hindrance(
     observed: Observed, point: ScalingPoint, base: ScalingPoint | None, found: Efficiency
 ) -> str:
-    """Why the efficiency says nothing."""
+    """Return the reason why the efficiency is not conclusive; empty if it is."""
     shared = sharing(observed.nodes, point.nodes)
     if shared:
         return f"{listed(shared)} are one machine, and share its cores"
@@ -99,7 +99,7 @@ def _hindrance(
 
 
 def drop_words(point: ScalingPoint) -> str:
-    """What a step's time goes to besides computing, the largest first, and what is off plan."""
+    """Describe what takes time in a step besides computing, largest first, and what is off plan."""
     parts = {
         "the schedule's bubble": point.bubble,
         "sending": point.send,
@@ -134,7 +134,7 @@ def _off_plan(cause: OffPlanCause) -> str:
 
 
 def bandwidth(observed: Observed) -> Criterion:
-    """All-reduce compared with what the slowest link was measured to carry."""
+    """Judge the all-reduce bandwidth by what the slowest link was measured to carry."""
     if observed.bandwidth_problem is not None:
         return BANDWIDTH.failed(observed.bandwidth_problem)
     report = observed.benchmark
@@ -160,7 +160,7 @@ def bandwidth(observed: Observed) -> Criterion:
 
 
 def _unmeasurable(observed: Observed, report: BenchReport, line_share: float | None) -> str:
-    """Why the bandwidth says nothing."""
+    """Return the reason why the bandwidth is not conclusive."""
     shared = sharing(observed.nodes, report.nodes)
     if shared:
         return f"{listed(shared)} are one machine: its cores, and not a network, set the rate"
@@ -172,7 +172,7 @@ def _unmeasurable(observed: Observed, report: BenchReport, line_share: float | N
 
 
 def transport(observed: Observed) -> Criterion:
-    """Whether InfiniBand or RoCE carries the messages, where there is any."""
+    """Judge whether messages go over InfiniBand or RoCE, if the nodes have it."""
     able = tuple(one.name for one in observed.nodes if one.rdma_ports)
     report = observed.benchmark
     if not able:

@@ -1,4 +1,4 @@
-"""Question: what a criterion asks, which is answered with a verdict. Pure."""
+"""Question: what a criterion asks, before it is answered with a verdict. Pure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Question(NamedTuple):
     how: str = ""
 
     def unreached(self, observed: Observed, part: Part) -> Criterion:
-        """Its part did not run."""
+        """Return a verdict for a criterion whose part did not run."""
         return self.unjudged(observed.left_out.get(part, "it was not reached"))
 
     def unjudged(self, why: str, figure: str = "") -> Criterion:
-        """It cannot be told."""
+        """Return a verdict for a criterion that could not be judged."""
         return Criterion(self.key, self.title, "not judged", figure=figure, why=why, how=self.how)
 
     def failed(self, problem: Problem) -> Criterion:
-        """It could not be tried."""
+        """Return a verdict for a criterion whose trial failed."""
         return Criterion(self.key, self.title, "failed", why=str(problem), how=self.how)
 
     def judged(
@@ -36,7 +36,7 @@ class Question(NamedTuple):
         value: float | None = None,
         limit: float | None = None,
     ) -> Criterion:
-        """By what was measured."""
+        """Return a verdict by what was measured."""
         return Criterion(
             self.key,
             self.title,

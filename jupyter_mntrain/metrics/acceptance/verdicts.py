@@ -15,7 +15,7 @@ from jupyter_mntrain.metrics.acceptance.words import seconds
 
 
 def judge(observed: Observed) -> tuple[Criterion, ...]:
-    """The verdict on every criterion, in the order of a report."""
+    """Return the verdict on every criterion, in the order of the report."""
     return (
         _commands(observed),
         _gang_start(observed),

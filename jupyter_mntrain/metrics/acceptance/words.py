@@ -1,4 +1,4 @@
-"""Words of verdicts: numbers as a report says them."""
+"""Words of verdicts: numbers as the report prints them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ UNKNOWN = "n/a"
 
 
 def seconds(value: float | None) -> str:
-    """A duration. Below a second the heartbeat, of one second, hides it."""
+    """Format a duration. Times below a second are not resolved: heartbeats are a second apart."""
     if value is None:
         return UNKNOWN
     return "less than 1 s" if value < 1 else f"{value:.1f} s"
 
 
 def share(value: float | None) -> str:
-    """A share, as a percentage."""
+    """Format a share as a percentage."""
     return UNKNOWN if value is None else f"{value:.0%}"

@@ -1,1 +1,1 @@
-"""Benchmark: what its times mean, what NCCL says of its transport, and what is too slow. Pure."""
+"""Benchmark: what its times mean, which transport NCCL used, and what is too slow. Pure."""

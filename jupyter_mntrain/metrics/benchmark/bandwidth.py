@@ -11,12 +11,12 @@ from jupyter_mntrain.model.records.doctor.benchmark import Operation
 
 
 def algorithm_bandwidth(size_bytes: int, seconds: float) -> float:
-    """Bytes per second."""
+    """Return the algorithm bandwidth in bytes per second."""
     return size_bytes / seconds if seconds > 0 else 0.0
 
 
 def bus_factor(operation: Operation, ranks: int) -> float:
-    """Return what the algorithm bandwidth is multiplied with.
+    """Return the factor that turns the algorithm bandwidth into the bus bandwidth.
 
     Of ``n`` ranks: all-reduce 2(n − 1)/n, as every byte is sent once to be added and once to be
     told, except for the own share; all-gather (n − 1)/n; a message from one rank to another 1.
@@ -28,5 +28,5 @@ def bus_factor(operation: Operation, ranks: int) -> float:
 
 
 def bus_bandwidth(operation: Operation, size_bytes: int, seconds: float, ranks: int) -> float:
-    """Bytes per second that each link carries in either direction."""
+    """Return the bytes per second that each link carries in either direction."""
     return algorithm_bandwidth(size_bytes, seconds) * bus_factor(operation, ranks)

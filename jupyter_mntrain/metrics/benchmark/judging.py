@@ -1,4 +1,4 @@
-"""Judging a benchmark: what is slower than it should be, and names why. Pure."""
+"""Judging a benchmark: finds what is slower than it should be, and the reason. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def judge(
 
 
 def usable_ports(node: NodeInfo) -> tuple[str, ...]:
-    """The InfiniBand and RoCE ports that ranks could use, ``mlx5_0:1``."""
+    """Return the InfiniBand and RoCE ports that ranks could use, such as ``mlx5_0:1``."""
     return tuple(
         f"{one.device}:{one.number}"
         for one in node.inventory.rdma_ports
@@ -47,7 +47,7 @@ def usable_ports(node: NodeInfo) -> tuple[str, ...]:
 def _networks(
     by_node: Mapping[str, Sequence[BenchedRank]], ports: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Problem]:
-    """Yield nodes that fall back to TCP, and those that use one rail of several."""
+    """Yield a problem for nodes that fall back to TCP, or use only one of several rails."""
     for node, ranks in by_node.items():
         able = ports.get(node, ())
         own = [one.transport for one in ranks if one.backend == "nccl"]
@@ -75,7 +75,7 @@ def _networks(
 
 
 def _slow_beside_others(pairs: Sequence[PairFigures]) -> dict[PairFigures, float]:
-    """The pairs that are slow compared with all others, slowest first, with the others' median."""
+    """Return pairs that are much slower than the others' median, slowest first, and the median."""
     found = {}
     for one in sorted(pairs, key=lambda pair: pair.bytes_per_s):
         others = [other.bytes_per_s for other in pairs if other is not one]
@@ -85,8 +85,9 @@ def _slow_beside_others(pairs: Sequence[PairFigures]) -> dict[PairFigures, float
 
 
 def _pairs(pairs: Sequence[PairFigures]) -> Iterator[Problem]:
-    """Yield pairs that are slow next to the others, and the one that stays farthest below its line
-    rate, if it is too far.
+    """Yield a problem for pairs that are slow compared with the others or with their line rate.
+
+    Of those that are far below their line rate, only the worst is reported.
     """
     slow = _slow_beside_others(pairs)
     more = len(slow) - MOST_NAMED
@@ -113,7 +114,7 @@ def _pairs(pairs: Sequence[PairFigures]) -> Iterator[Problem]:
 
 
 def _named(pair: PairFigures) -> str:
-    """Which pair, by its nodes, or by its ranks within one."""
+    """Name a pair by its nodes, or by its ranks if both are on one node."""
     if pair.sender_node != pair.receiver_node:
         return f"{pair.sender_node} → {pair.receiver_node}"
     return f"rank {pair.sender} → rank {pair.receiver} on {pair.sender_node}"

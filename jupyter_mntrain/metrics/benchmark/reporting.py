@@ -1,4 +1,4 @@
-"""Benchmark report: made of the lines that rank 0 printed and of what is known of links. Pure."""
+"""Benchmark report: built from the lines that rank 0 printed and the links' capacities. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_report(
     took_s: float = 0.0,
     unmeasured: str = "",
 ) -> BenchReport:
-    """Return what the lines say.
+    """Build the report from the lines that rank 0 printed.
 
     Args:
         placements: of the job, in node-rank order.
@@ -84,7 +84,7 @@ def line_rates(
     *,
     is_for_many_streams: bool,
 ) -> dict[NodePair, float]:
-    """Payload in bytes per second that each link was measured to carry, or was given."""
+    """Return the payload rate of each link in bytes per second, as measured or as given."""
     found: dict[NodePair, float] = {}
     for place, interface in _interfaces(placements, nodes):
         links = known_links(interface.links, is_for_many_streams=is_for_many_streams)
@@ -103,7 +103,7 @@ def benched_links(
     nodes: Sequence[NodeInfo],
     time_s: float,
 ) -> tuple[LinkMeasurement, ...]:
-    """What messages between nodes reached, for the senders to keep."""
+    """Return the bandwidth that messages between nodes reached, for the senders to keep."""
     found = [*lines]
     backends = {one.rank: one.backend for one in found if isinstance(one, BenchedRank)}
     owners: Mapping[int, tuple[Placement, Interface]] = {
@@ -141,7 +141,7 @@ def benched_links(
 def _interfaces(
     placements: Sequence[Placement], nodes: Sequence[NodeInfo]
 ) -> list[tuple[Placement, Interface]]:
-    """The interface of each placement, as far as its node still has it."""
+    """Return the placements with their interfaces; those whose node has lost it are left out."""
     return [
         (place, interface)
         for place, node in zip(placements, nodes, strict=True)

@@ -1,4 +1,4 @@
-"""Transports: what NCCL's own log says of the ways that a rank's messages take. Pure.
+"""Transports: what NCCL's log says about how a rank's messages travel. Pure.
 
 The lines are those of ``init.cc``, ``net_ib.cc``, ``net_socket.cc`` and ``transport/*.cc``, with
 ``NCCL_DEBUG=INFO``.
@@ -27,7 +27,7 @@ _COMPLAINT = re.compile(
 
 
 def read_transport(log: str) -> Transport:
-    """Read what one rank's log says.
+    """Read the transport from one rank's NCCL log.
 
     Args:
         log: of NCCL; empty if it wrote none.
@@ -59,7 +59,7 @@ def read_transport(log: str) -> Transport:
 
 
 def _way(said: str) -> tuple[str, int | None]:
-    """The way without its device, and the number of that."""
+    """Split NCCL's name of a path into the kind of transport and the number of its device."""
     kind, *rest = said.split("/")
     if kind != "NET" or not rest:
         return ("/".join([kind, *rest[:1]]) if kind == "P2P" else kind), None

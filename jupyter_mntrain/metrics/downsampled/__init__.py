@@ -1,1 +1,1 @@
-"""A long job in a few thousand rows: blocks of steps, on the wire and in a driver's memory."""
+"""A long job downsampled to a few thousand rows: blocks of steps, on the wire and in memory."""

@@ -1,4 +1,4 @@
-"""Attempt lines: what a driver keeps of an attempt's journals. It is bounded at any length."""
+"""Attempt lines: what a driver keeps of an attempt's journals, in bounded memory."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ LEAST_BLOCKS, MOST_BLOCKS = 256, 8192
 
 
 def most_blocks(ranks: int) -> int:
-    """Blocks that are kept of each of so many ranks; when there are more, four become one."""
+    """Return how many blocks to keep per rank; when there are more, four are joined into one."""
     return min(MOST_BLOCKS, max(LEAST_BLOCKS, ROOM_BLOCKS // max(1, ranks)))
 
 
 def most_steps(ranks: int) -> int:
-    """Newest steps that stay single, of each of so many ranks, at least."""
+    """Return how many of a rank's newest steps stay single, at least."""
     return min(MOST_STEPS, max(LEAST_STEPS, ROOM_STEPS // max(1, ranks)))
 
 
 @dataclass(slots=True)
 class RankLines:
-    """One rank's: its older steps in blocks."""
+    """The samples of one rank, with older steps in blocks."""
 
     start: RankStart | None = None
     steps: list[RankStep] = field(default_factory=list)
@@ -104,7 +104,7 @@ class RankLines:
                 self.received_bytes[peer] = self.received_bytes.get(peer, 0.0) + told
 
     def take(self, body: RankSample, ranks: int) -> None:
-        """Take one line that the rank has written.
+        """Take one journal line of the rank.
 
         Args:
             ranks: how many there are.
@@ -138,7 +138,7 @@ class RankLines:
         self.received_bytes = {peer: one * first for peer, one in samples.received_bytes.items()}
 
     def series(self, rank: Rank) -> RankSeries:
-        """A snapshot."""
+        """Return a snapshot."""
         return RankSeries(
             self.start,
             Prefix(self.steps),
@@ -155,7 +155,7 @@ class RankLines:
 
 
 def _share(before: RankStep, step: RankStep) -> None:
-    """Keep one account for steps that exchange the same: it is larger than the rest of a step."""
+    """Share the byte counts of two steps if they are equal: they are the largest part of a step."""
     for name in ("sent_bytes", "received_bytes"):
         known = getattr(before, name)
         if getattr(step, name) == known:
@@ -164,7 +164,7 @@ def _share(before: RankStep, step: RankStep) -> None:
 
 @dataclass(slots=True)
 class AttemptLines:
-    """All of it."""
+    """The samples of all ranks and links of an attempt."""
 
     ranks: dict[Rank, RankLines] = field(default_factory=dict)
     links: dict[str, LinkLines] = field(default_factory=dict)

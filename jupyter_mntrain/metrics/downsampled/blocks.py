@@ -1,4 +1,4 @@
-"""Blocks: neighboring steps of one rank as one row, with means and extremes.
+"""Blocks: neighboring steps of one rank joined into one row, with means and extremes.
 
 Agents keep them on disk, drivers in memory: a long job is a few thousand rows in both.
 """
@@ -43,7 +43,9 @@ Rule = Callable[[Sequence[float]], float]
 
 
 def busy_rate(step: RankStep, index: int) -> float:
-    """Model FLOPs per second of computing; of the whole step if that is not told, or early.
+    """Return the model FLOPs per second of computing, or of the whole step where that is unknown.
+
+    During warm-up, it is always that of the whole step.
 
     Args:
         index: how many steps of the attempt the rank made before.
@@ -55,7 +57,7 @@ def busy_rate(step: RankStep, index: int) -> float:
 
 
 def row_of(step: RankStep, index: int, position: float = UNKNOWN) -> Row:
-    """The block of a single step.
+    """Return the block of a single step.
 
     Args:
         index: how many steps of the attempt the rank made before.
@@ -92,7 +94,7 @@ def row_of(step: RankStep, index: int, position: float = UNKNOWN) -> Row:
 
 
 def _figures(step: RankStep, loss: float) -> tuple[float, ...]:
-    """What extremes are kept of, in the order of :data:`EXTREMES`; only finite values."""
+    """Return the figures whose extremes are kept, as in :data:`EXTREMES`; finite ones only."""
     seconds, tokens, computing = step.step_s, step.tokens, step.compute_s
     pace = share = flops = UNKNOWN
     if tokens is not None and computing:
@@ -135,7 +137,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def lowest(values: Sequence[float]) -> float:
-    """The lowest of those that are known."""
+    """Return the lowest of the known values."""
     low = min(values)
     return low if low != UNKNOWN else min((v for v in values if v != UNKNOWN), default=UNKNOWN)
 
@@ -158,13 +160,13 @@ LINK_RULES: tuple[Rule, ...] = (_last, *[sum] * (len(LINK_BLOCK) - 1))
 
 
 def joined(rows: Sequence[Row], rules: Sequence[Rule] = RULES) -> Row:
-    """One block in place of several."""
+    """Join several blocks into one."""
     columns = zip(*rows, strict=True)
     return tuple(rule(column) for rule, column in zip(rules, columns, strict=True))
 
 
 def link_row(sample: LinkSample) -> Row:
-    """The block of one sample of an interface."""
+    """Return the block of one sample of an interface."""
     return (
         sample.time_s,
         sample.interval_s,
@@ -174,7 +176,7 @@ def link_row(sample: LinkSample) -> Row:
 
 
 class StepBlocks:
-    """Blocks of one rank in memory, ``size`` steps each, from its first step on.
+    """All blocks of one rank in memory, ``size`` steps each.
 
     Args:
         most: with more, :data:`FACTOR` of them are joined to one.
@@ -192,7 +194,7 @@ class StepBlocks:
 
     @property
     def steps(self) -> int:
-        """How many steps they stand for."""
+        """The number of steps in these blocks."""
         return self._length * self.size
 
     def __getitem__(self, index: int) -> Row:
@@ -200,7 +202,7 @@ class StepBlocks:
         return tuple(self._data[begin : begin + WIDTH])
 
     def time_s(self, index: int) -> float:
-        """When a block ended; a search need not copy the rest of it."""
+        """Return when a block ended, without copying the rest of it."""
         return self._data[index * WIDTH + TIME]
 
     def __eq__(self, other: object) -> bool:
@@ -214,13 +216,13 @@ class StepBlocks:
         return (self[index] for index in range(self._length))
 
     def snapshot(self) -> StepBlocks:
-        """These, whatever is appended later; copies nothing."""
+        """Return a snapshot, which later additions do not change; copies nothing."""
         taken = StepBlocks(self.size, self._data)
         taken._length = self._length
         return taken
 
     def extended(self, rows: Sequence[Row], most: int) -> StepBlocks:
-        """These with the blocks of more single steps, as many as ``size`` divides."""
+        """Append single steps, joined into blocks; their number is a multiple of ``size``."""
         for begin in range(0, len(rows), self.size):
             block = rows[begin : begin + self.size]
             self._data.extend(block[0] if self.size == 1 else joined(block))
@@ -230,7 +232,7 @@ class StepBlocks:
         return self.downsampled(FACTOR) if is_long else self
 
     def downsampled(self, factor: int) -> StepBlocks:
-        """Blocks of ``factor`` of these; the last may be of fewer."""
+        """Return coarser blocks, each joined from ``factor`` of these; the last may have fewer."""
         data = array("d")
         for begin in range(0, self._length, factor):
             end = min(begin + factor, self._length)
@@ -239,7 +241,7 @@ class StepBlocks:
 
 
 def packed(rows: Iterable[Row]) -> bytes:
-    """As :class:`Blocks` carries them."""
+    """Pack rows into the bytes that :class:`Blocks` carries."""
     data = array("d")
     for row in rows:
         data.extend(row)
@@ -247,7 +249,7 @@ def packed(rows: Iterable[Row]) -> bytes:
 
 
 def as_bytes(data: array[float]) -> bytes:
-    """Little endian, whatever this machine is."""
+    """Return the floats as little-endian bytes on any machine."""
     if sys.byteorder == "big":
         data = array("d", data)
         data.byteswap()
@@ -255,7 +257,7 @@ def as_bytes(data: array[float]) -> bytes:
 
 
 def from_bytes(content: bytes) -> array[float]:
-    """The floats of :func:`as_bytes`.
+    """Return the floats from what :func:`as_bytes` made.
 
     Raises:
         ValueError: it is not whole floats.
@@ -268,7 +270,7 @@ def from_bytes(content: bytes) -> array[float]:
 
 
 def unpacked(blocks: Blocks) -> StepBlocks:
-    """Blocks of a rank that an agent has answered.
+    """Unpack the blocks of a rank that an agent has sent.
 
     Raises:
         ValueError: they are not whole rows, or of no size.
@@ -282,7 +284,7 @@ def unpacked(blocks: Blocks) -> StepBlocks:
 def mean_step(
     row: Row, rank: Rank, sent: Mapping[int, float], received: Mapping[int, float]
 ) -> RankStep:
-    """A block as the step that it is on average: the formulas of a step hold for it as well.
+    """Return a block as one average step, to which all formulas of a step apply.
 
     Args:
         sent: bytes per step by peer, whose shares the block's bytes have; ``received`` likewise.
@@ -307,7 +309,7 @@ def mean_step(
 
 
 def single_steps(row: Row, count: int, rank: Rank) -> list[RankStep]:
-    """A block as that many steps, all as they were on average."""
+    """Expand a block into ``count`` equal steps with its mean values."""
     mean = mean_step(row, rank, {}, {})
     pauses = {name: row[AT[name]] / count for name in PAUSES}
     each_s = mean.step_s + sum(pauses.values()) - pauses["data_s"]
@@ -323,7 +325,7 @@ def single_steps(row: Row, count: int, rank: Rank) -> list[RankStep]:
 
 
 def extremes(row: Row) -> dict[str, float]:
-    """The lowest and highest figures of a block, by ``low_…`` and ``high_…``."""
+    """Return the lowest and highest figures of a block, named ``low_…`` and ``high_…``."""
     return dict(zip(BLOCK[-2 * len(EXTREMES) :], row[-2 * len(EXTREMES) :], strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Link samples: those of one interface as columns. A job of many nodes has one a second of each."""
+"""Link samples: the samples of one interface as columns, one per second and node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = len(LINK_BLOCK)
 
 
 class LinkSamples(Sequence[LinkSample]):
-    """Samples of an interface as they were at one moment: copies nothing.
+    """A snapshot of an interface's samples; copies nothing.
 
     What a sample says of the capacity as the one before did is left out.
 
@@ -57,7 +57,7 @@ class LinkSamples(Sequence[LinkSample]):
 
 
 class LinkLines:
-    """Samples of an interface; of too many, the older half is joined in pairs."""
+    """The samples of an interface; when there are too many, the older half is joined in pairs."""
 
     __slots__ = ("_data", "_newest", "_told", "gone")
 
@@ -72,11 +72,11 @@ class LinkLines:
         return len(self._data) // WIDTH
 
     def snapshot(self) -> LinkSamples:
-        """These, whatever is taken later."""
+        """Return a snapshot, which later samples do not change."""
         return LinkSamples(self._data, self._told, self.gone)
 
     def take(self, sample: LinkSample, most: int) -> None:
-        """Take the next one.
+        """Take the next sample.
 
         Args:
             most: that are kept.
@@ -94,7 +94,7 @@ class LinkLines:
             self._join(len(self) // 4 * 2)
 
     def load(self, blocks: Blocks, newest: LinkSample) -> None:
-        """Take blocks that an agent has answered, and its newest sample.
+        """Take the blocks that an agent has sent, and its newest sample.
 
         Raises:
             ValueError: they are not whole.
@@ -109,7 +109,7 @@ class LinkLines:
         )
 
     def _join(self, count: int) -> None:
-        """Join the first ``count`` in pairs; what a snapshot has is not touched."""
+        """Join the first ``count`` samples in pairs; snapshots keep what they have."""
         data, told = array("d"), {}
         for begin in range(0, count * WIDTH, 2 * WIDTH):
             one, two = (self._data[at : at + WIDTH] for at in (begin, begin + WIDTH))

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Prefix(Sequence[T]):
-    """What a list that only ever grows held at one moment: a snapshot that copies nothing."""
+    """A snapshot of a list that only ever grows; copies nothing."""
 
     __slots__ = ("_items", "_length")
 

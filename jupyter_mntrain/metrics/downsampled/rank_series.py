@@ -1,4 +1,4 @@
-"""Rank series: what one rank wrote, its older steps in blocks, and ranks' steps side by side."""
+"""Rank series: what one rank wrote, older steps in blocks, and how to align several ranks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST_REACH = 8
 
 @dataclass(frozen=True, slots=True)
 class RankSeries:
-    """What one rank wrote: who it is, every step in order, how it ended.
+    """What one rank wrote: its start, every step in order, and how it ended.
 
     ``end`` stays ``None`` for a rank that was killed. ``progress`` is the newest it said of
     anything that is not a step, and ``None`` again once it has made a step or evaluated since.
@@ -53,43 +53,43 @@ class RankSeries:
 
     @property
     def is_writing(self) -> bool:
-        """Whether it has said who it is, or made a step."""
+        """Whether the rank has reported its start or a step."""
         return bool(self.start or self.count)
 
     @property
     def first(self) -> int:
-        """How many steps its blocks stand for."""
+        """The number of steps that are in blocks."""
         return self.blocks.steps
 
     @property
     def count(self) -> int:
-        """How many steps it has made."""
+        """The number of steps that the rank has made."""
         return self.first + len(self.steps)
 
     @property
     def last_step(self) -> int | None:
-        """Number of the last step it has made."""
+        """The number of the last step that the rank has made."""
         if self.steps:
             return self.steps[-1].step
         return int(self.blocks[-1][STEP]) if len(self.blocks) else None
 
     def step(self, index: int) -> RankStep:
-        """A step by its index from the first; not one that is in a block."""
+        """Return a step by its index from the first one; it must not be in a block."""
         return self.steps[index - self.first]
 
     def row(self, begin: int, end: int) -> Row:
-        """The block of some steps, by their indices; of blocks that it touches, all steps."""
+        """Return the block of a range of steps; blocks that it touches count as a whole."""
         size, first = self.blocks.size, self.first
         rows = [self.blocks[index] for index in range(begin // size, -(-min(end, first) // size))]
         rows += [row_of(self.step(index), index) for index in range(max(begin, first), end)]
         return rows[0] if len(rows) == 1 else joined(rows)
 
     def mean(self, row: Row) -> RankStep:
-        """A block of its steps as the step that it is on average."""
+        """Return a block of its steps as one average step."""
         return mean_step(row, self.rank or Rank(0), self.sent_bytes, self.received_bytes)
 
     def step_before(self, time_s: float) -> RankStep:
-        """The last step that had ended at a time; the first one, if none had."""
+        """Return the last step that ended before a time; the first one if none did."""
         blocks, steps = self.blocks, self.steps
         if len(blocks) and (not steps or time_s < steps[0].time_s):
             index = bisect_right(range(len(blocks)), time_s, key=blocks.time_s)
@@ -98,14 +98,15 @@ class RankSeries:
         return newest[max(0, bisect_right(newest, time_s, key=TIME) - 1)]
 
     def within(self, begin_s: float, end_s: float) -> Sequence[RankStep]:
-        """Its single steps that ended after one time, and not after another."""
+        """Return the single steps that ended between two times."""
         newest = self._newest_since(begin_s)
         begin, end = (bisect_right(newest, time_s, key=TIME) for time_s in (begin_s, end_s))
         return newest[begin:end]
 
     def _newest_since(self, time_s: float) -> Sequence[RankStep]:
-        """Its newest steps, all that ended since a time among them. What is asked for is nearly
-        always at the end: looked for from there, it does not cost more the longer a job runs.
+        """Return the newest steps, with all that ended since a time among them.
+
+        Callers ask for recent times: searching from the end stays cheap however long a job runs.
         """
         begin, reach = len(self.steps), LEAST_REACH
         while begin > 0 and (begin == len(self.steps) or self.steps[begin].time_s >= time_s):
@@ -114,7 +115,7 @@ class RankSeries:
 
 
 class Together(NamedTuple):
-    """Steps ``begin`` to ``end`` (not included) of several ranks, a block of each."""
+    """Steps ``begin`` to ``end`` (exclusive) of several ranks, one block per rank."""
 
     begin: int
     end: int
@@ -122,7 +123,7 @@ class Together(NamedTuple):
 
 
 def together(ranks: Sequence[RankSeries], begin: int) -> Iterator[Together]:
-    """The blocks of several ranks side by side, from a step on, as far as all of them have it.
+    """Yield the blocks of several ranks aligned, from a step on, until one rank has no more.
 
     They are as long as the longest of any rank; after them, every rank has single steps.
     """

@@ -1,4 +1,4 @@
-"""Downsampled samples: what an agent answers of a job's samples on its node.
+"""Downsampled samples: what an agent sends of a job's samples on its node.
 
 Neighboring steps of a rank are one *block*: a row of 64-bit floats, little endian, in the order of
 :data:`BLOCK` (or :data:`LINK_BLOCK`). The least of them, :data:`UNKNOWN`, stands for what is not
@@ -70,8 +70,10 @@ LINK_BLOCK: Final = ("time_s", "interval_s", "sent_bytes", "received_bytes")
 
 
 class Blocks(Record, frozen=True):
-    """Rows of blocks, ``size`` steps each; the first one begins with step number ``begin`` of the
-    rank's steps in the attempt, counted from 0. ``width`` is how many figures a row has.
+    """Rows of blocks, ``size`` steps each.
+
+    The first block begins with step number ``begin`` of the rank's steps in the attempt, counted
+    from 0. ``width`` is the number of figures per row.
     """
 
     size: int = 1
@@ -81,7 +83,7 @@ class Blocks(Record, frozen=True):
 
 
 class RankSamples(Record, frozen=True):
-    """One rank: its blocks, and every step after them.
+    """The samples of one rank: its blocks, and every step after them.
 
     Args:
         steps: how many it has made in the attempt.
@@ -104,14 +106,14 @@ class RankSamples(Record, frozen=True):
 
 
 class EarlierAttempt(Record, frozen=True):
-    """What is kept of the ranks of an attempt that made steps, in fewer and coarser blocks."""
+    """What is kept of the ranks of an earlier attempt: fewer and coarser blocks."""
 
     attempt: int
     ranks: tuple[RankSamples, ...] = ()
 
 
 class NodeSamples(Record, frozen=True):
-    """A node's samples of the newest attempt, up to line ``seq`` of its journal.
+    """The samples of a node's newest attempt, up to line ``seq`` of its journal.
 
     Args:
         earlier: attempts before it, oldest first.

@@ -1,1 +1,1 @@
-"""Rows: the figures of the job, its ranks and its links as a table of numbers, for the page."""
+"""Rows: tables of the figures of a job, its ranks and its links, for the page."""

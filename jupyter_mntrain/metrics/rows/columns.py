@@ -1,4 +1,4 @@
-"""Column tables: grow row by row, keep a bounded length, and number their rows."""
+"""Column tables: grow row by row within a bounded length, and number their rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LOW, HIGH = "low_", "high_"
 
 
 class Table:
-    """Rows of named numbers, at most ``MOST_OLDER + 2 * CHUNK``.
+    """A table of named numbers with at most ``MOST_OLDER + 2 * CHUNK`` rows.
 
     Args:
         names: of the columns; ``time_s`` is one of them.
@@ -106,7 +106,7 @@ class Table:
         return len(self._older["time_s"]) + len(self._numbers)
 
     def append(self, number: int, row: Mapping[str, float | None]) -> None:
-        """Add a row; columns it does not name are not known.
+        """Append a row; columns that are missing from it are unknown.
 
         Args:
             number: greater than that of every row before.
@@ -120,7 +120,7 @@ class Table:
             self._steady_after_s = self._newest["time_s"][-1]
 
     def begin(self, number: int, rows: Sequence[Mapping[str, float | None]], size: int) -> None:
-        """Begin with rows that stand for ``size`` steps each, and tell their extremes.
+        """Begin with rows that stand for ``size`` steps each and carry their extremes.
 
         Args:
             number: of the last of them.
@@ -134,7 +134,7 @@ class Table:
         self._bound()
 
     def warm_up(self, rows: int) -> None:
-        """So many of the next rows, and all before, are not recent: another attempt begins."""
+        """Treat the next ``rows`` rows and all earlier ones as not recent: an attempt begins."""
         self._warm_up = rows
         if len(self):
             self._steady_after_s = (self._newest["time_s"] or self._older["time_s"])[-1]
@@ -166,13 +166,13 @@ class Table:
         self._sums.clear()
 
     def last(self, name: str) -> float | None:
-        """The newest value of a column; ``None`` if it is not known."""
+        """Return the newest value of a column; ``None`` if it is not known."""
         column = self._newest[name] or self._older[name]
         return column[-1] if column and column[-1] != UNKNOWN else None
 
     @property
     def recent_from(self) -> int:
-        """The first of the recent rows, see :mod:`jupyter_mntrain.metrics.recent`; of all rows."""
+        """Index of the first recent row, see :mod:`jupyter_mntrain.metrics.recent`."""
         if self._begin is None:
             self._begin = self._find_recent()
         return self._begin
@@ -191,7 +191,7 @@ class Table:
         return max(steady, min(begin, len(self) - max(1, self.round)))
 
     def recent(self, name: str) -> float | None:
-        """Sum of a count over the recent rows; ``None`` if there are none, or it is not known."""
+        """Return the sum of a count over recent rows; ``None`` if unknown, or without rows."""
         if name not in self._sums:
             begin, older = self.recent_from, self._older[name]
             values = self._newest[name][max(0, begin - len(older)) :]
@@ -204,19 +204,17 @@ class Table:
         return self._sums[name]
 
     def total(self, name: str) -> float | None:
-        """Sum of a count over all rows; ``None`` if there are none, or it is not known."""
+        """Return the sum of a count over all rows; ``None`` if unknown, or without rows."""
         value = self._totals[name]
         return None if value == UNKNOWN or not len(self) else value
 
     def single(self, name: str, *, is_whole: bool = False) -> list[float]:
-        """Values of the recent rows, or of all, that are of single steps; the newest, where they
-        are many.
-        """
+        """Return the values of rows of a single step: recent ones, or all that are kept."""
         begin = 0 if is_whole else max(0, self.recent_from - len(self._older["time_s"]))
         return [one for one in self._newest[name][begin:] if one != UNKNOWN]
 
     def recent_span(self) -> tuple[float, float] | None:
-        """Unix times at which the first of the recent steps began and the last one ended."""
+        """Return the Unix times between which the recent steps ran."""
         wall_s = self.recent("wall_s")
         if not wall_s:
             return None
@@ -224,7 +222,7 @@ class Table:
         return end_s - wall_s, end_s
 
     def since(self, number: int) -> dict[str, list[float]]:
-        """Rows numbered above ``number``.
+        """Return the rows numbered above ``number``.
 
         Args:
             number: not below :attr:`joined_up_to`.
@@ -236,7 +234,7 @@ class Table:
         }
 
     def whole(self, points: int) -> dict[str, list[float]]:
-        """All rows, neighbors joined until there are at most ``points``.
+        """Return all rows, with neighbors joined until there are at most ``points``.
 
         Columns of extremes end with the last row that stands for several steps.
         """
@@ -259,7 +257,7 @@ class Table:
         return told
 
     def _retire(self) -> None:
-        """Make the older half of the newest rows older ones."""
+        """Move the older half of the newest rows to the older ones."""
         old = {name: column[: self._chunk] for name, column in self._newest.items()}
         for name, column in _joined(old, self._size).items():
             self._older[name].extend(column)
@@ -280,7 +278,7 @@ class Table:
 
 
 def _joined(columns: Mapping[str, array[float]], size: int) -> dict[str, Sequence[float]]:
-    """One value for every ``size`` neighbors; the last of them may be fewer."""
+    """Join every ``size`` neighboring rows into one; the last may stand for fewer."""
     if size == 1 or not len(columns["time_s"]):
         return dict(columns)
     import numpy as np
@@ -332,7 +330,7 @@ def _sums(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.
 
 
 def divided(columns: Mapping[str, Sequence[float]], name: str, by: str) -> list[float]:
-    """One count over another, row by row."""
+    """Divide one count by another, row by row."""
     return [
         UNKNOWN if UNKNOWN in (one, other) or other <= 0 else one / other
         for one, other in zip(columns[name], columns[by], strict=True)
@@ -350,7 +348,7 @@ def _means(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np
 
 
 def page_columns(columns: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """As JSON carries them: rounded, ``None`` for what is not known; empty if nothing is.
+    """Return columns for JSON: rounded, ``None`` for unknown values; empty if all are unknown.
 
     Extremes are under ``low`` and ``high``, by the name of their column.
     """
@@ -390,7 +388,7 @@ def _to_thousandths(values: Sequence[float]) -> list[float]:
 
 
 def _rounded(values: Sequence[float]) -> list[float]:
-    """To :data:`DIGITS` significant ones; what is not known or not finite stays."""
+    """Round to :data:`DIGITS` significant digits; values that are unknown or not finite stay."""
     if not values:
         return []
     import numpy as np

@@ -1,4 +1,4 @@
-"""Job rows: one step of all ranks together, over all attempts of the job."""
+"""Job rows: one row for each step of all ranks, over all attempts of the job."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Figures = dict[str, float | None]
 
 @dataclass
 class _Reading:
-    """How far one attempt's steps have been taken."""
+    """How many steps of one attempt have been read."""
 
     taken: int = 0
     ended_s: float | None = None
@@ -57,7 +57,7 @@ class _Reading:
 
 
 class JobRows:
-    """The rows of the job, and what is told of its losses.
+    """The rows of a job, and what they show of its losses.
 
     An attempt that goes on from a checkpoint makes some steps again: those that the one before made
     are no rows, they are counted as lost.
@@ -88,7 +88,7 @@ class JobRows:
 
     @property
     def tokens_per_step(self) -> tuple[float | None, float | None]:
-        """On average, of the recent steps and of all."""
+        """The mean tokens per step, over the recent steps and over all."""
         table = self.table
         pairs = (
             (table.recent("made"), table.recent("steps")),
@@ -100,7 +100,7 @@ class JobRows:
         return recent, total
 
     def extend(self, history: JobHistory, seq: int) -> int:
-        """Take the steps that every rank has finished; returns the number of the last row."""
+        """Add the steps that every rank has finished; return the number of the last row."""
         attempts = [*(one for one in history.earlier if one), history.writing]
         begins = [_first_step(one) for one in attempts]
         counts = tuple(tuple(one.count for one in ranks) for ranks in attempts[:-1])
@@ -127,7 +127,7 @@ class JobRows:
     def _take(
         self, writing: Sequence[RankSeries], seq: int, *, is_whole: bool, cut: int | None = None
     ) -> int:
-        """Take what one attempt has beyond what was taken of it.
+        """Add the steps of one attempt that have not been read yet.
 
         Args:
             cut: the first step that a later attempt made again.
@@ -154,7 +154,7 @@ class JobRows:
     def _take_blocks(
         self, writing: Sequence[RankSeries], left_out: Sequence[str], seq: int, cut: int | None
     ) -> int:
-        """Take the steps that are in a block of some rank."""
+        """Add the steps that are in a block of some rank."""
         rows = []
         for both in together(writing, self._reading.taken):
             self._reading.taken = both.end
@@ -175,7 +175,7 @@ class JobRows:
         return take_rows(self.table, rows, size, seq)
 
     def _counted(self, row: Figures) -> Figures:
-        """With the seconds since the row before, and what they were spent on."""
+        """Add the seconds since the previous row, and what they were spent on."""
         reading = self._reading
         time_s, steps_s = row["time_s"] or 0.0, row["steps_s"] or 0.0
         paused_s = sum(row[name] or 0.0 for name in PAUSES if name != "data_s")
@@ -202,7 +202,7 @@ class JobRows:
         carried["lost_s"] = carried.get("lost_s", 0.0) + (row["wall_s"] or 0.0)
 
     def _end_attempt(self) -> None:
-        """Carry what it lost, and when it ended, to the next one."""
+        """Carry the attempt's lost steps and its end time over to the next attempt."""
         before = self._reading
         carried = {"lost_s": before.carried.get("lost_s", 0.0)}
         if before.ended_s is not None:
@@ -213,7 +213,7 @@ class JobRows:
         self.table.warm_up(WARM_UP_STEPS)
 
     def _finish(self, row: Figures, left_out: Sequence[str]) -> None:
-        """Add what depends on the rows before."""
+        """Add the figures that depend on earlier rows."""
         count, steps_s = int(row["steps"] or 1), row["steps_s"] or 0.0
         for name in ("lost_s", "restart_s"):
             row[name] = self._reading.carried.pop(name, 0.0)
@@ -235,8 +235,10 @@ class JobRows:
         self.recurring.take(row, count)
 
     def _count(self, made: float | None, step: float | None, steps: int) -> float | None:
-        """Tokens up to the end of this row. The steps before the first one that is known are taken
-        to have had as many each; once a step does not say, the sum is not known.
+        """Return the total tokens up to the end of this row.
+
+        Steps before the first known one are assumed to have as many tokens each. Once a step does
+        not report its tokens, the total is unknown.
         """
         if not self._is_counting and made is not None and step is not None:
             self._tokens = made / steps * (step - steps)
@@ -246,7 +248,7 @@ class JobRows:
         return self._tokens
 
     def _see_blocks(self, loss: float | None, blocks: Sequence[Row]) -> None:
-        """Each rank tells in how many of its steps a loss or a norm was not finite."""
+        """Count the steps of blocks in which a loss or a gradient norm was not finite."""
         told = [block[FIRST_LOSS] for block in blocks if block[FIRST_LOSS] != UNKNOWN]
         if loss is not None and told:
             self.first_loss = _mean(told) if self.first_loss is None else self.first_loss
@@ -273,7 +275,7 @@ class JobRows:
 
 
 def job_figures(columns: Mapping[str, list[float]]) -> dict[str, list[float]]:
-    """Columns for a page: rates and shares in place of the counts that they are of."""
+    """Return columns for the page, with rates and shares instead of raw counts."""
     told = {name: column for name, column in columns.items() if name not in COUNTS}
     told["step_s"] = divided(columns, "steps_s", "steps")
     told["tokens_per_s"] = divided(columns, "made", "wall_s")
@@ -283,14 +285,14 @@ def job_figures(columns: Mapping[str, list[float]]) -> dict[str, list[float]]:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    """Of ranks; all the same where they report that of the whole batch, and then it is that."""
+    """Return the mean over ranks, or the exact value if all report the same."""
     if not values or UNKNOWN in values:
         return None
     return values[0] if all(one == values[0] for one in values) else fmean(values)
 
 
 def _part(row: Figures, steps: int) -> Figures:
-    """So many of a row's steps."""
+    """Return the share of a row that belongs to so many of its steps."""
     share = steps / (row["steps"] or 1)
     return {
         name: value * share if name in COUNTS and value is not None else value
@@ -299,7 +301,7 @@ def _part(row: Figures, steps: int) -> Figures:
 
 
 def _first_step(writing: Sequence[RankSeries]) -> int | None:
-    """The first step that an attempt made, or will make; ``None`` if that is not known yet."""
+    """Return the first step of an attempt; ``None`` if it is not known yet."""
     firsts = [
         one.step(0).step if not one.first else int(one.blocks[0][AT["step"]]) - one.blocks.size + 1
         for one in writing
@@ -312,14 +314,16 @@ def _first_step(writing: Sequence[RankSeries]) -> int | None:
 
 
 def _is_whole(writing: Sequence[RankSeries]) -> bool:
-    """Whether all ranks of an attempt have told something."""
+    """Whether all ranks of an attempt have reported something."""
     sizes = [one.start.world_size for one in writing if one.start]
     return not sizes or len(writing) == max(sizes)
 
 
 def _extremes(row: Figures, blocks: Sequence[Row], steps: Sequence[RankStep]) -> Figures:
-    """Of a block of all ranks: the job's longest step is the longest of any rank, its shortest one
-    the longest of the ranks' shortest ones. Rates are those of what a step does on average.
+    """Return the extremes of a block over all ranks.
+
+    The job's longest step is the longest of any rank; its shortest one is the longest of the ranks'
+    shortest ones. Rates are those of an average step.
     """
     told = [extremes(block) for block in blocks]
     low_s, high_s = (max(one[f"{end}step_s"] for one in told) for end in (LOW, HIGH))
@@ -344,7 +348,7 @@ def _row(
     count: int = 1,
     blocks: Sequence[Row] = (),
 ) -> Figures:
-    """One step of all ranks; or ``count`` of them, as each rank made them on average."""
+    """Return one row for a step of all ranks, or for ``count`` steps given their averages."""
     step_s = max(step.step_s for step in steps)
     tokens: dict[tuple[int, ...], float | None] = {}
     for series, step in zip(ranks, steps, strict=True):

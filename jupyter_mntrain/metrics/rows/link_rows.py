@@ -1,4 +1,4 @@
-"""Link rows: how busy one node's link was, this job's own bytes and everybody's."""
+"""Link rows: how busy one node's link was, with this job's own bytes and with all traffic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_RATES: Rates = {"sent": None, "received": None}
 
 
 class LinkRows:
-    """The rows of one participant's interface."""
+    """The rows of one participant's network interface."""
 
     def __init__(self, placement: Placement, room: float = 1.0) -> None:
         self.placement = placement
@@ -72,12 +72,12 @@ class LinkRows:
 
     @property
     def capacity_bytes_per_s(self) -> float | None:
-        """Of its interface, in one direction: the most that is known of it."""
+        """The highest known capacity of the interface in one direction."""
         known = [one.capacity for one in self.links] + ([self.given] if self.given else [])
         return max((one.bytes_per_s for one in known), default=None)
 
     def extend(self, history: JobHistory, seq: int) -> int:
-        """Take what is new; returns the number of the last row."""
+        """Add new samples; return the number of the last row."""
         ranks = [
             series
             for rank in self._ranks
@@ -133,7 +133,7 @@ class LinkRows:
         return {"time_s": sample.time_s} | _named(counted, _own(self._payload(steps), counted))
 
     def _gather(self, rates: Rates, seconds: float) -> None:
-        """See the rates of neighboring steps together, once they took long enough."""
+        """Average the rates of neighboring steps until they span enough time to be meaningful."""
         self._gathered_s += seconds
         for one in DIRECTIONS:
             self._gathered[one] += (rates[one] or 0.0) * seconds
@@ -143,8 +143,9 @@ class LinkRows:
             self._gathered, self._gathered_s = dict.fromkeys(DIRECTIONS, 0.0), 0.0
 
     def _payload(self, steps: Sequence[RankStep]) -> Rates:
-        """Bytes per second that ranks exchange with other nodes, in one step of each of them;
-        not known unless all of them say.
+        """Return the payload per second that ranks exchange with other nodes, in one step of each.
+
+        Unknown unless all ranks report it.
         """
         if not all_tell(steps) or any(step.step_s <= 0 for step in steps):
             return NO_RATES
@@ -162,8 +163,9 @@ class LinkRows:
         return known[1]
 
     def _mean_payload(self, ranks: Sequence[Sequence[RankStep]]) -> Rates:
-        """Bytes per second that ranks exchange with other nodes, in several steps of each; not
-        known unless all of them say.
+        """Return the payload per second that ranks exchange with other nodes, over several steps.
+
+        Unknown unless all ranks report it.
         """
         seconds, all_sent, all_received = 0.0, 0, 0
         for steps in ranks:
@@ -201,8 +203,9 @@ class LinkRows:
                 del column[:old]
 
     def _rates(self, begin_s: float, end_s: float) -> tuple[Rates, float]:
-        """Mean rates between two times, and over how many seconds: of the samples within, or those
-        that touch it.
+        """Return the mean rates between two times, and over how many seconds.
+
+        If no whole sample lies between them, those that overlap are used.
         """
         begin = bisect_left(self._times, begin_s)
         end = bisect_right(self._times, end_s) - 1
@@ -225,7 +228,7 @@ class LinkRows:
     def _capacity(
         self, direction: Direction, known: Capacity | None, rate: float
     ) -> Capacity | None:
-        """The capacity in the unit of this link's rates; the highest rate seen, if that is more.
+        """Return the capacity in the unit of this link's rates, or a higher rate that was seen.
 
         Args:
             rate: the recent one.
@@ -248,7 +251,7 @@ class LinkRows:
         peers: tuple[str, ...],
         capacities: dict[Direction, Capacity | None],
     ) -> Iterator[LinkSummary]:
-        """The recent figures of both directions.
+        """Yield the recent figures of both directions.
 
         Args:
             span: Unix times between which the recent steps of the node's ranks ran.
@@ -302,7 +305,7 @@ def _named(rates: Rates, own: Rates) -> dict[str, float | None]:
 
 
 def _own(payload: Rates, counted: Rates) -> Rates:
-    """What the counters say where that is payload and headers; else the payload."""
+    """Return the job's own rates: the counters' if they fit the payload, else the payload's."""
 
     def own(paid: float | None, all_: float | None) -> float | None:
         return (

@@ -1,4 +1,4 @@
-"""Rank rows: what one rank's steps say of its throughput, its device and its time."""
+"""Rank rows: the throughput, device use and time of one rank, step by step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SUMMARY_DIGITS = 7
 
 
 class RankRows:
-    """The rows of one rank, and the peak that its MFU is of.
+    """The rows of one rank, and the peak that its MFU is relative to.
 
     Args:
         room: of the usual number of rows.
@@ -90,14 +90,15 @@ class RankRows:
 
     @property
     def peak_flops_per_s(self) -> float | None:
-        """The device's own peak, or the best rate seen where that is higher: then it was no peak,
-        but a rate measured while the device was busy with something else.
+        """The device's peak FLOPs per second, or the best rate seen if that is higher.
+
+        A peak that is exceeded was measured while the device was busy with something else.
         """
         told = self.start.peak_flops_per_s if self.start else None
         return None if told is None else max(told, self._best_flops_per_s)
 
     def take_drawn_peak(self) -> bool:
-        """Whether the peak differs visibly from the one of the rows that were sent."""
+        """Update the peak for drawing; return whether rows that were sent look different now."""
         drawn, peak = self._drawn_peak, self.peak_flops_per_s
         if drawn is not None and peak is not None and abs(peak / drawn - 1) < REDRAWN_FROM:
             return False
@@ -106,7 +107,7 @@ class RankRows:
 
     @property
     def peak_source(self) -> str | None:
-        """Where the peak is from."""
+        """How the peak was determined."""
         start, peak = self.start, self.peak_flops_per_s
         if start is None or start.peak_flops_per_s is None or peak is None:
             return None
@@ -122,7 +123,7 @@ class RankRows:
         bubble: float | None,
         capacity: Callable[[int], float | None],
     ) -> int:
-        """Take the steps not yet taken; returns the number of the last row.
+        """Add new steps; return the number of the last row.
 
         Args:
             seq: number of the last row of any table.
@@ -164,7 +165,7 @@ class RankRows:
         bubble: float | None,
         capacity: Callable[[int], float | None],
     ) -> dict[str, float | None]:
-        """``count`` steps that are on average as this one.
+        """Return one row for ``count`` steps that are on average like this one.
 
         Args:
             paused_s: seconds before and between them.
@@ -209,7 +210,7 @@ class RankRows:
         return row
 
     def _transfer_s(self, step: RankStep, capacity: Callable[[int], float | None]) -> float | None:
-        """What the links need for the bytes sent to other nodes; ``None`` if one is unknown."""
+        """Return the seconds that the links need for a step's bytes; ``None`` if unknown."""
         if not exchanges(step):
             return None
         seconds = 0.0
@@ -224,8 +225,9 @@ class RankRows:
         return seconds
 
     def figures(self, columns: dict[str, list[float]]) -> dict[str, list[float]]:
-        """Columns for a page: rates and shares in place of the counts that they are of. Tokens are
-        those of all replicas, of which this rank has had the same share all along.
+        """Return columns for the page, with rates and shares instead of raw counts.
+
+        Tokens are those of all replicas; this rank's share of them is assumed to be constant.
         """
         told = {name: column for name, column in columns.items() if name not in COUNTS}
         told["step_s"] = divided(columns, "steps_s", "steps")
@@ -243,8 +245,9 @@ class RankRows:
         return with_mfu(told, self.peak_flops_per_s)
 
     def take_job_tokens(self, recent: float | None, total: float | None) -> bool:
-        """Take the tokens that all replicas have in a recent step, and in any; return whether rows
-        that were sent are now visibly others.
+        """Take the tokens per step of all replicas, recent and overall.
+
+        Return whether rows that were sent look different now.
         """
         made, steps = self.table.total("made"), self.table.total("steps")
         scale = total * steps / made if total is not None and made and steps else None
@@ -257,7 +260,7 @@ class RankRows:
 
     @property
     def pace_tokens_per_s(self) -> float | None:
-        """Tokens of the job over the time that this rank computed, both of the recent steps."""
+        """The job's tokens over the time that this rank computed, in the recent steps."""
         return self._job_rate("busy_s")
 
     @property
@@ -317,7 +320,7 @@ class RankRows:
         )
 
     def _missing(self, figures: Mapping[str, float | None]) -> dict[str, str]:
-        """Why figures are not known, by their names; nothing before the first step."""
+        """Return why figures are unknown, by name; empty before the first step."""
         if not len(self.table) or None not in figures.values():
             return {}
         no_tokens = NOT_WHOLE if self.table.recent("made") is not None else NO_TOKENS
@@ -338,7 +341,7 @@ class RankRows:
 
 
 def rate_of(count: Callable[[str], float | None], name: str, by: str) -> float | None:
-    """One count over another.
+    """Divide one count by another.
 
     Args:
         count: of some rows, by name: :meth:`Table.recent` or :meth:`Table.total`.
@@ -348,14 +351,15 @@ def rate_of(count: Callable[[str], float | None], name: str, by: str) -> float |
 
 
 def exchanges(step: RankStep) -> bool:
-    """Whether it says what it exchanged with whom. An empty account is none: ranks of a job on
-    several nodes always exchange something.
+    """Whether a step reports what it exchanged with whom.
+
+    Empty counts are no report: ranks of a job on several nodes always exchange something.
     """
     return bool(step.sent_bytes or step.received_bytes)
 
 
 def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, list[float]]:
-    """With ``mfu``, of this peak, in place of ``flops_per_s``."""
+    """Replace ``flops_per_s`` with ``mfu``, relative to this peak."""
     others = dict(columns)
     # As formulas.mfu, without a call per value.
     for end in ("", LOW, HIGH):
@@ -369,7 +373,7 @@ def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, l
 
 
 def take_rows(table: Table, rows: Sequence[Mapping[str, float | None]], size: int, seq: int) -> int:
-    """Take rows that stand for several steps each; returns the number of the last one."""
+    """Add rows that stand for several steps each; return the number of the last one."""
     if rows and size > 1 and not len(table):
         table.begin(seq + len(rows), rows, size)
         return seq + len(rows)
@@ -380,16 +384,16 @@ def take_rows(table: Table, rows: Sequence[Mapping[str, float | None]], size: in
 
 
 def round_of(writing: Iterable[RankSeries]) -> int:
-    """Steps from one sync of replicas to the next, as the ranks tell; 0 if there is none."""
+    """Return the number of steps from one sync of replicas to the next; 0 without syncs."""
     told = (one.start.meets_every for one in writing if one.start)
     return next((one for one in told if one), 0)
 
 
 def short(value: float | None) -> float | None:
-    """The value without the digits that nobody is shown."""
+    """Round to as many digits as are shown."""
     return None if value is None else float(f"{value:.{SUMMARY_DIGITS}g}")
 
 
 def all_tell(steps: Sequence[RankStep]) -> bool:
-    """Whether every one says what it exchanged."""
+    """Whether every step reports what it exchanged."""
     return bool(steps) and all(map(exchanges, steps))

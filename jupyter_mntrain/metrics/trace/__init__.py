@@ -1,1 +1,1 @@
-"""Recorded steps: what all ranks traced of one step, on one time line."""
+"""Recorded steps: what all ranks traced of one step, on a common time line."""

@@ -1,4 +1,4 @@
-"""Achieved: the speeds of devices and links as a job had them, to plan again with. Pure."""
+"""Achieved: the speeds of devices and links that a job reached, for another plan. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_mntrain.plan.measured_speeds import KnownSpeeds
 
 
 def achieved(plan: Plan, measured: Measured, job: str) -> KnownSpeeds:
-    """Correct the speeds that a plan assumed by what its job measured.
+    """Correct the speeds that a plan assumed by those that its job reached.
 
     A rank that computes twice as long as planned has half the speed, in FLOPs and in bytes; a
     message that takes twice as long has half the bandwidth and twice the latency.

@@ -1,4 +1,4 @@
-"""Clocks: what to add to each rank's so that nothing arrives before it was sent. Pure.
+"""Clocks: corrects the ranks' clocks so that no message arrives before it was sent. Pure.
 
 All ranks of an attempt go by the clock of the machine that started it, except for the delay of the
 start request. Where messages show that this is wrong, the difference of two ranks is taken from
@@ -16,7 +16,7 @@ from jupyter_mntrain.model.ids import Rank
 
 
 def corrections(traces: Traces, exchanged: Sequence[Message]) -> dict[Rank, float]:
-    """Return the seconds to add to each rank's clock; 0 for the first rank of those that talk."""
+    """Return the seconds to add to each rank's clock; 0 for the first of each connected group."""
     least: dict[tuple[Rank, Rank], float] = defaultdict(lambda: inf)
     neighbors: dict[Rank, set[Rank]] = defaultdict(set)
     for one in exchanged:
@@ -40,7 +40,7 @@ def corrections(traces: Traces, exchanged: Sequence[Message]) -> dict[Rank, floa
 
 
 def _between(there_s: float, back_s: float) -> float:
-    """What to add to a clock, from the least seconds of a message to it and of one back."""
+    """Return the correction between two clocks, from the fastest message in each direction."""
     if there_s >= 0 and back_s >= 0:
         return 0.0
     if inf in {there_s, back_s}:

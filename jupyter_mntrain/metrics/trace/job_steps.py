@@ -1,4 +1,4 @@
-"""Job steps: the step that a job's plan predicted, its ranks' names, and why a step is missing."""
+"""Job steps: the step that a plan predicted, rank names, and why no recorded step exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_mntrain.model.text.foreign import shown_line
 
 
 def rank_names(view: JobView) -> tuple[str, ...]:
-    """A job's ranks for people: ``r0 node1``."""
+    """Return display names of a job's ranks, such as ``r0 node1``."""
     return tuple(
         f"r{rank} {shown_line(place.node)}"
         for place in view.attempt.placements
@@ -23,13 +23,13 @@ def rank_names(view: JobView) -> tuple[str, ...]:
 
 
 def pipeline_names(history: JobHistory) -> tuple[str, ...]:
-    """Those of a job's ranks that its predicted step shows: of the first pipeline."""
+    """Return the names of the ranks in the predicted step: those of the first pipeline."""
     names, plan = rank_names(history.view), history.view.attempt.plan
     return () if plan is None else tuple(names[rank] for rank in first_pipeline(history, plan))
 
 
 def not_recorded(view: JobView) -> SpecError:
-    """Why a job has no recorded step."""
+    """Return the error that says why a job has no recorded step."""
     if not view.spec.runs_trainer:
         cause = f"{view.job_id} runs a script: only the trainer of recipes records its steps"
         return SpecError(cause, fix="train by a recipe, or use torch.profiler in the script")

@@ -1,4 +1,4 @@
-"""Messages: finds who computes with what another rank sent, in the traces of one step. Pure."""
+"""Messages: matches sends with the computation that used them, in the traces of one step. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Traces = Mapping[Rank, RankTrace]
 
 
 class Message(NamedTuple):
-    """What one rank sent and another one computed with.
+    """A message that one rank sent and another one computed with.
 
     Args:
         sent: and when, on the sender's clock.
@@ -32,12 +32,12 @@ class Message(NamedTuple):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the receiver idled until it was there, so that it arrived when ``used`` began."""
+        """Whether the receiver idled for the message, so that it arrived when ``used`` began."""
         return self.waited_s > 0
 
 
 def least_idle_s(trace: RankTrace) -> float:
-    """Return the seconds from which on a gap between two actions is a wait."""
+    """Return the shortest gap between two actions, in seconds, that counts as a wait."""
     return IDLE_SHARE * trace.step_s
 
 
@@ -47,7 +47,7 @@ def working(trace: RankTrace) -> list[TracedAction]:
 
 
 def messages(traces: Traces) -> Iterator[Message]:
-    """Yield all messages whose both ends were traced."""
+    """Yield all messages whose two ends were both traced."""
     used = {rank: _used(trace) for rank, trace in traces.items()}
     for rank, trace in traces.items():
         for sent in trace.actions:
@@ -62,7 +62,7 @@ def messages(traces: Traces) -> Iterator[Message]:
 
 
 def _used(trace: RankTrace) -> dict[tuple[str, int, int], tuple[TracedAction, float]]:
-    """What a rank computes by direction, stage and microbatch, and how long it idled before."""
+    """Return a rank's actions by direction, stage and microbatch, with idle times before them."""
     least_s, actions = least_idle_s(trace), working(trace)
     begun = TracedAction("update", 0.0, 0.0)
     found = {}

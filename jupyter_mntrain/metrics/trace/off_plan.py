@@ -1,4 +1,4 @@
-"""Off plan: why a step takes longer, or less long, than its plan predicted. Pure.
+"""Off plan: why a step takes longer or shorter than its plan predicted. Pure.
 
 Compared are the very figures that the plan is made of: what each rank computes in a step, how long
 a message takes on each link, and whether the link is the job's alone.
@@ -27,7 +27,7 @@ RECENT_STEPS = 16
 
 
 class Measured(NamedTuple):
-    """What was measured of a job, by the ranks of its first pipeline, counted as in a plan.
+    """What was measured of a job, by rank of its first pipeline, in the units of a plan.
 
     Args:
         step_s: seconds of a step.
@@ -74,7 +74,7 @@ def off_plan(plan: Plan, measured: Measured) -> OffPlan | None:
 
 
 def _computing(plan: Plan, measured: Measured) -> Iterator[tuple[float, OffPlanCause]]:
-    """Causes, with the seconds of a step that they add."""
+    """Yield causes in computing, with the seconds that they add to a step."""
     for number, rank in enumerate(plan.ranks):
         took = measured.computing_s.get(number)
         if took is not None and rank.computing_s > 0:
@@ -85,7 +85,7 @@ def _computing(plan: Plan, measured: Measured) -> Iterator[tuple[float, OffPlanC
 
 
 class MessageTime(NamedTuple):
-    """What one message on a link takes.
+    """How long one message on a link takes.
 
     Args:
         link: as planned.
@@ -105,7 +105,7 @@ class MessageTime(NamedTuple):
 
 
 def message_times(plan: Plan, measured: Measured) -> tuple[MessageTime, ...]:
-    """Return what a message takes on each of a plan's links of which recorded steps tell.
+    """Return how long a message takes on each planned link that the recorded steps cover.
 
     What one direction takes longer and the other one less may be two clocks that differ, so it is
     neither.
@@ -148,7 +148,7 @@ def _links(plan: Plan, measured: Measured) -> Iterator[tuple[float, OffPlanCause
 
 
 def _idles_more_s(plan: Plan, measured: Measured, rank: Rank) -> float:
-    """Seconds of a step that a rank does not compute, beyond the plan's."""
+    """Return the seconds per step that a rank idles beyond what was planned."""
     planned = plan.ranks[rank].computing_s
     computing_s = measured.computing_s.get(rank, planned)
     return (measured.step_s - computing_s) - (plan.step_s - planned)
@@ -165,7 +165,7 @@ def measured_of(
     messages: Mapping[Pair, SentMessages],
     traffic: Sequence[JobEvent],
 ) -> Measured:
-    """Take what was measured of a job.
+    """Collect what was measured of a job.
 
     Args:
         messages: of recorded steps, by ranks of the job.
@@ -193,8 +193,10 @@ def measured_of(
 
 
 def first_pipeline(history: JobHistory, plan: Plan) -> tuple[Rank, ...]:
-    """Return the ranks of the first pipeline, in order: the first of those that hold the same
-    stages, as they tell; until all do, ranks that hold the same are taken to be adjacent.
+    """Return the ranks of the first pipeline, in order.
+
+    Of ranks that report the same stages, the first is taken. Until all have reported, ranks with
+    the same stages are assumed to be adjacent.
     """
     found: dict[tuple[int, ...], Rank] = {}
     for rank, series in sorted(history.ranks.items()):

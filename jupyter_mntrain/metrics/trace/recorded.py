@@ -1,4 +1,4 @@
-"""Recorded step: the traces of all ranks as spans on one time line. Pure."""
+"""Recorded step: the traces of all ranks as spans on a common time line. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def spans_of(traces: Traces) -> StepSpans:
 
 
 def aligned(traces: Traces, exchanged: Sequence[Message]) -> dict[Rank, float]:
-    """When each rank began, from the begin of the one that began first."""
+    """Return when each rank began the step, relative to the rank that began first."""
     added = corrections(traces, exchanged)
     begins = {rank: trace.begin_s + added[rank] for rank, trace in traces.items()}
     origin = min(begins.values())
@@ -69,12 +69,12 @@ def aligned(traces: Traces, exchanged: Sequence[Message]) -> dict[Rank, float]:
 
 
 def _awaiting(rank: Rank, exchanged: Sequence[Message]) -> dict[TracedAction, Rank]:
-    """Whom a rank had to wait for before an action."""
+    """Return the rank that each action had to wait for."""
     return {one.used: one.sender for one in exchanged if one.receiver == rank}
 
 
 def _own(trace: RankTrace, shift_s: float, senders: dict[TracedAction, Rank]) -> Iterator[StepSpan]:
-    """What a rank computed, and its gaps, for which it waited."""
+    """Yield a rank's computations, and the gaps in which it waited."""
     least_s, actions = least_idle_s(trace), working(trace)
     for before, one in pairwise([TracedAction("update", 0.0, 0.0), *actions]):
         stage = one.stage if one.stage >= 0 else None

@@ -1,4 +1,4 @@
-"""Sent messages: how long the messages of recorded steps took, as far as traces can tell. Pure.
+"""Sent messages: how long the messages of recorded steps took, as derived from traces. Pure.
 
 A trace has no arrivals. It has when a message was sent, and when its receiver began to compute with
 it, which is later if the receiver was busy or had no core.
@@ -29,7 +29,7 @@ USUAL = 0.9
 
 
 class SentMessages(NamedTuple):
-    """Messages from one rank to another, as recorded steps show them.
+    """The messages from one rank to another in recorded steps.
 
     Args:
         number: in a step.
@@ -44,7 +44,7 @@ class SentMessages(NamedTuple):
     waits_s: tuple[float, ...] = ()
 
     def took_s(self, planned_s: float) -> float:
-        """Return what one of them took: of all that is possible, what is closest to the plan."""
+        """Return the time of one message: of all possible values, the closest to the plan."""
         return min(self.least_s, max(self.least_s - self.late_s, planned_s))
 
 
@@ -67,7 +67,7 @@ class RecentMessages:
 
 
 def sent_in(steps: Sequence[Traces]) -> dict[Pair, SentMessages]:
-    """Return the messages of recorded steps by direction, where any was waited for.
+    """Return the messages of recorded steps by direction, where a rank waited for any.
 
     Args:
         steps: oldest first; nothing is told of fewer than :data:`LEAST_STEPS`.
@@ -99,7 +99,7 @@ def sent_in(steps: Sequence[Traces]) -> dict[Pair, SentMessages]:
 
 
 def _late_s(traces: Sequence[RankTrace]) -> float:
-    """By how much a rank is late with what it computes: longer than the same took another time."""
+    """Return how much longer a rank usually computes than at its fastest, as its lateness."""
     took: dict[tuple[str, int], list[float]] = defaultdict(list)
     for trace in traces:
         for one in working(trace):
