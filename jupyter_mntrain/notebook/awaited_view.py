@@ -1,4 +1,4 @@
-"""Awaited view: shows what a job waits for, until its live view takes the output over."""
+"""Awaited view: shows what a job waits for, until its live view takes over the output."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 
 class AwaitedView(View):
-    """Redraws what a job waits for. It looks in a thread of its own: a scheduler may take a minute
-    to answer, and other views are drawn meanwhile.
+    """Redraws what a job waits for.
+
+    It asks in its own thread: a scheduler may take a minute to answer, while other views are drawn.
 
     Args:
         look: what is known now; raises :class:`RefusedError` if there will be no job.
@@ -44,7 +45,7 @@ class AwaitedView(View):
         self._seen: Future[Awaited] | None = None
 
     def begin(self, first: Awaited) -> None:
-        """Show in the running cell what is known already."""
+        """Show what is known already in the running cell."""
         self._last = text_bundle(first.said)
         self._output.display(self._last, raw=True)
 

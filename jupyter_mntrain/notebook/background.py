@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def background_thread(work: Callable[[], object], name: str) -> threading.Thread:
-    """A daemon thread in an empty context, not started yet.
+    """Return a daemon thread in an empty context, not started yet.
 
     ipykernel then assigns output to the running cell, so that it is displayed even while the kernel
     is busy; otherwise it would go to the cell that started the thread.

@@ -16,7 +16,7 @@ WORDS_WITHOUT_TOTAL = "{desc}: {n_fmt} [{elapsed}]"
 
 
 def page_tqdm() -> Tqdm:
-    """``tqdm.auto``'s class: a widget where ipywidgets is installed, else text."""
+    """Return the class of ``tqdm.auto``: a widget if ipywidgets is installed, else text."""
     from tqdm.std import TqdmWarning
 
     with warnings.catch_warnings():
@@ -28,7 +28,7 @@ def page_tqdm() -> Tqdm:
 
 
 class NotebookBar:
-    """Progress bar in one output, empty again when closed.
+    """A progress bar in one output, which is empty again when closed.
 
     tqdm does not display itself: its closed widget would leave "model not found" in the saved
     notebook.

@@ -13,7 +13,7 @@ from jupyter_mntrain.verbs.known_names import jobs_of, nodes_of
 
 
 class OpenClusters:
-    """The names that the clusters of this kernel know by now."""
+    """The names that this kernel's clusters know by now."""
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
@@ -35,7 +35,7 @@ class LineCompleter:
         self._completer = Completer(OpenClusters(clusters), directory)
 
     def complete(self, line: str) -> tuple[str, list[str]]:
-        """The word at the cursor and its completions.
+        """Return the word at the cursor and its completions.
 
         Args:
             line: from after the magic's name up to the cursor.

@@ -45,7 +45,7 @@ Connect = Callable[[str, tuple[str, ...]], "Cluster"]
 
 
 class Extension:
-    """Magics, completion, clusters and live views of one shell.
+    """The magics, completion, clusters and live views of one shell.
 
     Args:
         shell: IPython's.
@@ -95,7 +95,7 @@ class Extension:
         self.clusters.close()
 
     def hand_out(self, job: Job | None) -> Job | None:
-        """Return the cell's result; it is already shown, so IPython must not show it again."""
+        """Return the cell's result, and keep IPython from displaying it a second time."""
         self._handed_out = job
         return job
 
@@ -111,7 +111,7 @@ class Extension:
         return f"mntrain {__version__}: looking for nodes{where}. {PROGRAM} nodes, {PROGRAM} --help"
 
     def _show_nodes(self) -> None:
-        """Show the nodes that are known soon, each of the others as not answering yet."""
+        """Show the nodes that are found soon; list the others as not answering yet."""
         try:
             cluster = self.clusters.get(*default_cluster(os.environ))
             if not cluster.membership.is_driver:

@@ -41,7 +41,7 @@ it."""
 
 
 class LiveOutput(Protocol):
-    """Output that can be updated, like ``IPython.display.DisplayHandle``."""
+    """An output that can be updated, like ``IPython.display.DisplayHandle``."""
 
     def display(self, obj: Any, **kwargs: Any) -> None: ...
     def update(self, obj: Any, **kwargs: Any) -> None: ...
@@ -71,7 +71,7 @@ class LiveView(View):
         """Set once the last frame is displayed."""
 
     def attach(self, output: LiveOutput) -> None:
-        """Show the view in another output; beyond two, the oldest one points to the newest.
+        """Show the view in another output; beyond two, the oldest one refers to the newest.
 
         It has the job's data from the first moment: the page goes on with it if this kernel dies.
         """
@@ -101,7 +101,7 @@ class LiveView(View):
         return is_last
 
     def publish(self) -> None:
-        """Send the newest frame once more, as output of the running cell.
+        """Send the newest frame again, as output of the running cell.
 
         A notebook executed without a browser keeps only the running cell's output.
         """
@@ -111,7 +111,7 @@ class LiveView(View):
 
     @property
     def bundle(self) -> Bundle | None:
-        """What is shown; ``None`` before the first frame."""
+        """The displayed bundle; ``None`` before the first frame."""
         with self._lock:
             return self._last[0] if self._last else None
 
@@ -192,11 +192,11 @@ class LiveView(View):
 
 
 def _shown(bundle: Bundle) -> tuple[Any, ...]:
-    """The visible content of a frame, without the time it was made."""
+    """Return the visible content of a frame, without the time at which it was made."""
     job = bundle.get(JOB_MIME, {})
     return bundle.get("image/png"), bundle["text/plain"], job.get("job"), job.get("series")
 
 
 def _without_secrets(history: JobHistory) -> JobHistory:
-    """As whoever gets the notebook may see it."""
+    """Return the history with secrets hidden, as notebooks are shared."""
     return replace(history, view=cleaned(history.view, hidden_values(history.view.spec)))

@@ -113,7 +113,7 @@ def say_in_one_line(error: BaseException, text: str) -> None:
 
 
 def say_with_traceback(error: MntrainError, shell: InteractiveShell) -> None:
-    """Have IPython show its usual traceback, in which other exceptions are quoted safely."""
+    """Have IPython show its usual traceback, with messages of other exceptions made safe."""
 
     def render() -> list[str]:
         del error.__dict__["_render_traceback_"]
@@ -124,7 +124,7 @@ def say_with_traceback(error: MntrainError, shell: InteractiveShell) -> None:
 
 
 def _for_cells(text: str) -> str:
-    """The text with commands as a cell takes them, where a cell does: ``%mntrain jobs``.
+    """Replace commands in a text by their magics, where they exist: ``%mntrain jobs``.
 
     Problems are often made where nobody knows who will read them, maybe on another machine.
     """

@@ -1,4 +1,4 @@
-"""Notebook outputs: the edge at which text reaches a page or the saved notebook."""
+"""Notebook outputs: the boundary where text reaches a page or a saved notebook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_mntrain.show.bundles import Bundle
 
 
 class Client(NamedTuple):
-    """What runs a cell, as far as its request tells.
+    """Who runs a cell, as far as its request shows.
 
     Args:
         is_person: a person can answer, and click: no papermill, no nbclient.
@@ -24,7 +24,7 @@ class Client(NamedTuple):
 
 
 def client_of(shell: Any) -> Client:
-    """Who runs the current cell of a kernel's shell."""
+    """Return who runs the current cell of a kernel's shell."""
     get_parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
     if get_parent is None:
         return Client()
@@ -34,7 +34,7 @@ def client_of(shell: Any) -> Client:
 
 
 def safe_bundle(bundle: Bundle) -> Bundle:
-    """The bundle with every text in it safe to show. Pictures and data of ours stay."""
+    """Return the bundle with all text safe to display; pictures and our own data are unchanged."""
     return {
         kind: visible(content) if kind.startswith("text/") else content
         for kind, content in bundle.items()
@@ -47,7 +47,7 @@ def show_bundle(bundle: Bundle, metadata: dict[str, Any] | None = None) -> None:
 
 
 class NotebookOutput:
-    """Output that can be updated. Takes bundles, and widgets."""
+    """An output that can be updated. Takes bundles and widgets."""
 
     def __init__(self) -> None:
         self._handle = DisplayHandle()

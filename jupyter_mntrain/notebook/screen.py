@@ -30,7 +30,7 @@ LOOK_EVERY_S = 0.2
 
 
 class PlacedOutput:
-    """Output that is already displayed."""
+    """An output that is already displayed."""
 
     def __init__(self, place: LiveOutput) -> None:
         self.display = self.update = place.update

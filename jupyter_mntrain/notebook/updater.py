@@ -28,17 +28,17 @@ CLOSE_S = 5.0
 
 
 class View(Protocol):
-    """Redrawn until :meth:`frame` returns ``True``."""
+    """A view that is redrawn until :meth:`frame` returns ``True``."""
 
     @property
     def interval_s(self) -> float:
-        """Least time between two frames."""
+        """The shortest time between two frames."""
 
     def is_urgent(self) -> bool:
-        """Whether to draw now: the job has ended. Cheap; must not raise."""
+        """Whether to draw now, as the job has ended. Cheap; must not raise."""
 
     def frame(self) -> bool:
-        """Draw one frame; ``True`` if it was the last. Must not raise."""
+        """Draw one frame; return ``True`` if it was the last. Must not raise."""
 
 
 class Updater:
@@ -98,7 +98,7 @@ class Updater:
         return max(view.interval_s, min(spent / DUTY, MOST_INTERVAL_S))
 
     def _next(self) -> View | None:
-        """Wait for the next view that is due; ``None`` if none is left."""
+        """Wait for the next view that is due; return ``None`` if none is left."""
         with self._changed:
             while self._due:
                 view = min(self._due, key=lambda one: self._due[one])

@@ -1,4 +1,4 @@
-"""Benches: the collective benchmark that the page begins, and its newest result."""
+"""Benches: the collective benchmark that the page starts, and its newest result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BeginBench(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class BenchState(Record, frozen=True):
-    """How far a benchmark is, and the newest result.
+    """The progress of a benchmark, and the newest result.
 
     Args:
         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
@@ -51,7 +51,7 @@ class BenchState(Record, frozen=True):
 
 
 class _CanceledError(Exception):
-    """Raised where a canceled benchmark next says how far it is."""
+    """Raised where a canceled benchmark next reports its progress."""
 
 
 class NewestReports:
@@ -66,13 +66,13 @@ class NewestReports:
         self._file = SharedFile(path, dict[str, BenchReport], what="the newest benchmarks")
 
     def of(self, cluster: str) -> BenchReport | None:
-        """That of a cluster; a file that cannot be read has none."""
+        """Return the newest result of a cluster; ``None`` without a readable one."""
         with suppress(SpecError):
             return self._file.read().get(cluster)
         return None
 
     def keep(self, cluster: str, report: BenchReport) -> None:
-        """Put it in place of the one before."""
+        """Replace a cluster's newest result."""
         with self._file.locked():
             known: dict[str, BenchReport] = {}
             with suppress(SpecError):
@@ -81,7 +81,7 @@ class NewestReports:
 
 
 class Benches:
-    """Those of one server, one at a time. Safe from any thread. A page that closes ends none.
+    """The benchmarks of one server, one at a time. Thread-safe; they outlive the page.
 
     Args:
         turns: shared with the server's other long works.
@@ -97,13 +97,13 @@ class Benches:
         self._is_canceled = threading.Event()
 
     def state(self) -> BenchState:
-        """How far it is: at once if none runs, else after a moment."""
+        """Return the progress: at once if nothing runs, else after a moment."""
         if self._work is not None:
             wait([self._work], ANSWER_S)
         return self._now()
 
     def begin(self, cluster: Cluster, nodes: Sequence[str]) -> BenchState:
-        """Begin one; while one runs, only say how far that is.
+        """Start a benchmark; if one runs, only return its progress.
 
         Raises:
             RefusedError: a job runs: either would slow down the other.
@@ -119,7 +119,7 @@ class Benches:
         return self._now()
 
     def cancel(self) -> BenchState:
-        """End the one that runs, which deletes its job, or that waits for its turn."""
+        """Cancel the benchmark that runs, which deletes its job, or that waits for its turn."""
         with self._lock:
             if self._work is not None and not self._work.cancel():
                 self._is_canceled.set()
@@ -152,7 +152,7 @@ class Benches:
         return BenchState(report=report)
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        """Take note of how far the benchmark is; once it is canceled, end it here."""
+        """Note the benchmark's progress; end it if it was canceled."""
         if self._is_canceled.is_set():
             raise _CanceledError
         self._doing = msgspec.structs.replace(self._doing, doing=what, done=done, total=total)

@@ -1,4 +1,4 @@
-"""Log searches of pages, which go on where they were: a page that follows asks every 2 s."""
+"""Log searches of pages, continued from where they ended: pages ask every 2 s."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_KEPT = 8
 
 
 class LogSearches:
-    """Keeps the newest searches. Its calls block, and may come from several threads."""
+    """Keeps the newest searches. Calls block, and may come from several threads."""
 
     def __init__(self) -> None:
         self._kept = OrderedDict[tuple[object, ...], LogSearch]()
@@ -23,7 +23,7 @@ class LogSearches:
     def find(
         self, job: Job, text: str, *, rank: int | None, node: str | None, most: int
     ) -> list[LogLine]:
-        """The newest lines of a job that contain a text.
+        """Return the newest lines of a job that contain a text.
 
         Raises:
             SpecError: the job has no such rank or node.

@@ -1,4 +1,4 @@
-"""Long works: what takes minutes, done while the page asks how far it is."""
+"""Long works: tasks that take minutes, while the page polls their progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class WorkState(Record, frozen=True):
-    """How far a work is.
+    """The progress of a long work.
 
     Args:
         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
@@ -66,13 +66,14 @@ class _Work:
 
     @property
     def is_stale(self) -> bool:
-        """Whether it has ended, and nobody came for its result."""
+        """Whether it has ended and its result was not fetched for a while."""
         return self.ended_s is not None and time.monotonic() - self.ended_s > KEPT_S
 
 
 class WorkTurns:
-    """Lets one long work of a server run at a time: each takes all that links or GPUs have, and a
-    benchmark next to a push would read too low.
+    """Runs one long work of a server at a time.
+
+    Each takes all that links or GPUs have, and a benchmark next to a push would read too low.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class WorkTurns:
         self._last: Future[Any] | None = None
 
     def submit(self, do: Callable[[], T], progress: Progress) -> Future[T]:
-        """Do it in a thread, after those before it."""
+        """Run ``do`` in a thread, after earlier works."""
         with self._lock:
             if self._last is not None and not self._last.done():
                 progress.report("waiting for its turn", 0, None)
@@ -89,12 +90,12 @@ class WorkTurns:
         return future
 
     def close(self) -> None:
-        """Begin no more; what is under way ends with the cluster's connections."""
+        """Start no more works; the one that runs ends with the cluster's connections."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class LongWorks:
-    """Those of one server. Safe from any thread. A page that closes ends none of them."""
+    """The long works of one server. Thread-safe; they outlive the page that started them."""
 
     def __init__(self, turns: WorkTurns) -> None:
         self._lock = threading.Lock()
@@ -102,7 +103,7 @@ class LongWorks:
         self._turns = turns
 
     def carry_out(self, key: Hashable, do: Do) -> WorkState:
-        """Begin it, or say how far it is: at once if it has ended, else after a moment.
+        """Start a work or return its progress: at once if it has ended, else after a moment.
 
         Args:
             key: who asks with the same one asks about the same work.

@@ -99,7 +99,7 @@ class Invite(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class Invitation(Record, frozen=True):
-    """The command with which machines join, valid until a Unix time.
+    """The command with which machines join, and until when it is valid.
 
     Args:
         port: of TCP, which the machine has to let this one reach.
@@ -142,7 +142,7 @@ class PackedWheel(Record, frozen=True):
 
 
 class ChangedMachine(Record, frozen=True):
-    """What the server's own machine is now.
+    """What the server's own machine has become.
 
     Args:
         role: ``node``, ``driver`` or ``viewer``.
@@ -164,7 +164,7 @@ class MeasureLinks(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class LabelJob(Record, frozen=True):
-    """Another name or note of a job; ``None`` = as it was, empty = none of its own."""
+    """A new name or note of a job; ``None`` = unchanged, empty = removed."""
 
     name: str | None = None
     note: str | None = None
@@ -181,7 +181,7 @@ class SaveJob(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class AskStacks(Record, frozen=True, forbid_unknown_fields=True):
-    """Of one rank, or of all."""
+    """Request the stacks of one rank, or of all."""
 
     rank: int | None = None
 
@@ -195,7 +195,7 @@ class SpecFile(Record, frozen=True):
 
 
 class SavedOutput(Record, frozen=True):
-    """What a notebook keeps of a job, all of one moment.
+    """The output of a job that a notebook keeps, all of one moment.
 
     Args:
         picture: PNG, base64; ``None`` = there is nothing to draw yet.
@@ -216,7 +216,7 @@ class JobLog(Record, frozen=True):
 
 
 class Snapshot(Record, frozen=True, tag_field="kind", tag="snapshot"):
-    """The whole state. Changes that follow are numbered from ``seq`` on."""
+    """The whole state. Later changes are numbered from ``seq`` on."""
 
     stream: str
     seq: int
@@ -282,7 +282,7 @@ class SeriesSent(Record, frozen=True, tag_field="kind", tag="series"):
 
 
 class Refused(Record, frozen=True, tag_field="kind", tag="problem"):
-    """A message from the page was refused: no such job, or not valid."""
+    """A message from the page was refused: unknown job, or invalid."""
 
     problem: Problem
     job_id: JobId | None = None
@@ -304,7 +304,7 @@ ServerMessage = (
 
 
 class Watch(Record, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="watch"):
-    """Send the rows of a job after ``since`` of ``stream``, and new ones as they come."""
+    """Request the rows of a job after ``since`` of ``stream``, and new ones as they come."""
 
     job_id: JobId
     stream: str = ""
@@ -316,7 +316,7 @@ class Unwatch(Record, frozen=True, forbid_unknown_fields=True, tag_field="kind",
 
 
 def page_json(content: object) -> bytes:
-    """Encode what a page shows: the edge at which foreign text reaches it."""
+    """Encode what a page shows: the boundary where untrusted text reaches it."""
     return shown_json(_encode(content))
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def become_node(token: str, choice: MakeNode, cluster: Cluster | None = None) -> ChangedMachine:
-    """Join with a token for a node, then install and start the service.
+    """Join with a node's token, then install and start the service.
 
     Args:
         cluster: that the machine joins, if it is the server's own: it admits the machine.
@@ -67,7 +67,7 @@ def become_node(token: str, choice: MakeNode, cluster: Cluster | None = None) ->
 
 
 def join(token: str) -> ChangedMachine:
-    """Join the cluster of a pasted token, as what it is for: a node or a driver.
+    """Join the cluster of a pasted token, as the node or driver that it is for.
 
     Raises:
         MntrainError: what the command said, or it is no token.
@@ -82,7 +82,7 @@ def join(token: str) -> ChangedMachine:
 
 
 def install_service() -> ChangedMachine:
-    """Install and start the service of the node that this machine is.
+    """Install and start the service of this machine's node.
 
     Raises:
         MntrainError: it is none yet, or what the command said.

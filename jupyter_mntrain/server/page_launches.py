@@ -1,4 +1,4 @@
-"""Page launches: what the page asks to start, and what it is told of it."""
+"""Page launches: what the page asks to launch, and the answers."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class LaunchedJob(Record, frozen=True):
-    """A job that was started or queued, and what is to be said of its nodes."""
+    """A job that was started or queued, and notes on its nodes."""
 
     job: JobEntry
     notes: tuple[Problem, ...] = ()
 
 
 class ResumeJob(Record, frozen=True, forbid_unknown_fields=True):
-    """Go on where a run ended.
+    """Resume a run where it ended.
 
     Args:
         expected_step: that the person saw; refused if the newest checkpoint is another by now.
@@ -63,7 +63,7 @@ class ResumeJob(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class RefusedLaunch(Problem, frozen=True, kw_only=True):
-    """The first thing that the doctor found to end a job, or have it hang; it may be skipped.
+    """The first finding that would end or hang the job; the check can be skipped.
 
     Args:
         found: what else it found.

@@ -36,7 +36,7 @@ class JobFeed:
 
     @property
     def is_over(self) -> bool:
-        """Ended, and read to its end."""
+        """Whether the job has ended and is read to its end."""
         history = self.history
         return history is not None and history.view.state in TERMINAL and history.is_complete
 
@@ -50,7 +50,7 @@ class JobFeed:
             self._job.unwatch()
 
     def look(self, now_s: float | None = None) -> None:
-        """Update from what has been read; :meth:`send` sends the new rows.
+        """Take what has been read; :meth:`send` then sends the new rows.
 
         Raises:
             JobNotFoundError: every node has forgotten the job, or its cluster was closed.
@@ -65,7 +65,7 @@ class JobFeed:
             self.numbers = self._builder.summary.numbers
 
     def send(self) -> None:
-        """Send every watcher the rows it lacks; rows that several lack are derived once."""
+        """Send every watcher the rows it lacks; rows that several lack are computed once."""
         derived: dict[tuple[str, int], JobSeries] = {}
         for send, had in tuple(self._watchers.items()):
             if had != (self._builder.stream, self._builder.seq):
@@ -84,7 +84,7 @@ class JobFeed:
         self._watchers.pop(send, None)
 
     def series(self, stream: str, since: int, points: int | None) -> JobSeries:
-        """Rows after ``since`` of ``stream``, else all rows, downsampled to ``points``."""
+        """Return rows after ``since`` of ``stream``, or all rows downsampled to ``points``."""
         if stream == self._builder.stream and since > 0:
             return self._builder.since(since)
         return self._builder.whole() if points is None else self._builder.whole(points)

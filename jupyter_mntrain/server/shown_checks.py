@@ -1,4 +1,4 @@
-"""Shown checks: what the page asks the doctor, and is answered."""
+"""Shown checks: what the page asks the doctor, and the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_mntrain.model.ids import JobId
 
 
 class DoctorRequest(Record, frozen=True, forbid_unknown_fields=True):
-    """Nodes by name; empty = all that answer, and those that are silent; of a job, its own.
+    """Nodes by name; empty = all, also silent ones, or those of the job.
 
     Args:
         job: also look for what it reads and writes.
@@ -27,7 +27,7 @@ class CheckTitle(Record, frozen=True):
 
 
 class DoctorAnswer(Record, frozen=True):
-    """What the doctor found, and the checks that there are, in their order."""
+    """The doctor's report, and all checks in their order."""
 
     report: DoctorReport
     checks: tuple[CheckTitle, ...]

@@ -8,7 +8,7 @@ from jupyter_mntrain.model.records.setting import Origin
 
 
 class ShownSetting(Record, frozen=True):
-    """A setting as shown: its value, and where that came from."""
+    """A setting as displayed: its value, and where it was set."""
 
     name: str
     value: str
@@ -22,14 +22,14 @@ class JobSettings(Record, frozen=True):
 
 
 class DifferingSetting(Record, frozen=True):
-    """A setting that is not the same in all compared jobs; ``None`` = a job that has none."""
+    """A setting that differs between the compared jobs; ``None`` = a job does not have it."""
 
     name: str
     values: tuple[ShownSetting | None, ...]
 
 
 class JobComparison(Record, frozen=True):
-    """What differs between the settings of jobs, the names of the others, and who is fastest."""
+    """Which settings of jobs differ, which are the same, and which job is fastest."""
 
     differing: tuple[DifferingSetting, ...]
     same: tuple[str, ...]

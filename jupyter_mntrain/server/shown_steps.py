@@ -35,7 +35,7 @@ class ShownStep(Record, frozen=True):
 
 
 class JobTrace(Record, frozen=True):
-    """The newest recorded step of a job and the one that its plan predicted, or why there is none.
+    """The newest recorded step of a job and the predicted one, or why there is none.
 
     Without a recorded step nothing is predicted, either.
     """
@@ -47,7 +47,7 @@ class JobTrace(Record, frozen=True):
 
 
 def job_trace(history: JobHistory, read_spec: Callable[[], JobSpec]) -> JobTrace:
-    """Find both steps. May block.
+    """Return the recorded and the predicted step. May block.
 
     Args:
         read_spec: reads the job's spec with its files.

@@ -121,7 +121,7 @@ class PageUpdates:
         return self._jobs.get(job_id)
 
     def feed(self, job_id: JobId) -> JobFeed:
-        """The job's feed, which starts following its nodes.
+        """Return the job's feed, which starts following its nodes.
 
         Raises:
             JobNotFoundError: no node reached so far knows the job.
@@ -154,7 +154,7 @@ class PageUpdates:
         self._changed.set()  # ends a wait that only a listener's rounds would end
 
     def greeting(self, stream: str, since: int) -> list[bytes]:
-        """Messages that bring a page up to date."""
+        """Return the messages that bring a page up to date."""
         self._catch_up()
         first = self._kept[0][0] if self._kept else self._seq + 1
         if stream == self.stream and first - 1 <= since <= self._seq:
@@ -206,7 +206,7 @@ class PageUpdates:
         self._look_at_jobs()
 
     def _catch_up(self) -> None:
-        """Look now if no page listens: there are no rounds then."""
+        """Look now if no page listens, as there are no rounds then."""
         if not self._listeners:
             self.look_now()
             self._look_at_series()
@@ -253,7 +253,7 @@ class PageUpdates:
                 self._tell(JobSet, job=entry)
 
     def forget_launch(self, cluster: str) -> None:
-        """A launch was canceled: it waits no more, whenever its scheduler says so."""
+        """Stop showing a launch that was canceled, before its scheduler reports it."""
         self._launches.forget(cluster)
         self._look_at_launches()
 

@@ -1,1 +1,1 @@
-"""Terminal and notebook output: formats, tables, progress bars and the picture of a job."""
+"""Terminal and notebook output: formats, tables, progress bars and a job's picture."""

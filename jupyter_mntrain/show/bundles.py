@@ -45,7 +45,7 @@ Bundle = dict[str, Any]
 
 
 def text_bundle(renderable: RenderableType) -> Bundle:
-    """Renderable as HTML, in the page's colors, and as plain text."""
+    """Render as HTML in the page's colors, and as plain text."""
     console = _printed(renderable)
     html = console.export_html(
         theme=_THEME, inline_styles=True, code_format=HTML, clear=False
@@ -55,7 +55,7 @@ def text_bundle(renderable: RenderableType) -> Bundle:
 
 
 def _with_long_lines(html: str, text: str) -> str:
-    """The page wraps lines that do not fit; tables do."""
+    """Let the page wrap long lines of text, but not tables."""
     shown, said = html.split("\n"), text.split("\n")
     for at, (line, plain) in enumerate(zip(shown, said, strict=False)):
         is_closed = line.count("<span") == line.count("</span>")
@@ -66,30 +66,31 @@ def _with_long_lines(html: str, text: str) -> str:
 
 
 def plain_text(renderable: RenderableType) -> str:
-    """Renderable as plain text."""
+    """Render as plain text."""
     return _printed(renderable).export_text().rstrip()
 
 
 def picture_bundle(png: bytes, text: str) -> Bundle:
-    """PNG, and the text for frontends that show no pictures."""
+    """Return a PNG, with a text for front ends that show no pictures."""
     return {"image/png": base64.b64encode(png).decode(), "text/plain": text}
 
 
 def job_bundle(bundle: JobBundle, text: str, png: bytes | None) -> Bundle:
-    """Job data for our extension; picture and text for other frontends."""
+    """Return job data for our extension, with picture and text for other front ends."""
     pictures = picture_bundle(png, text) if png else {"text/plain": text}
     return {JOB_MIME: _safe_data(bundle), **pictures}
 
 
 def picture_metadata(width_px: int, text: str) -> dict[str, Any]:
-    """Of a PNG: its displayed width, since it has more pixels, for high-density screens; and its
-    text for who cannot see it, as nbconvert reads it.
+    """Return the metadata of a PNG: its displayed width and its alternative text.
+
+    The picture has more pixels than that, for high-density screens. nbconvert reads both.
     """
     return {"image/png": {"width": width_px, "alt": text}}
 
 
 def _safe_data(bundle: JobBundle) -> Any:
-    """The bundle as data for JSON, every string in it safe to show."""
+    """Return the bundle as JSON data in which every string is safe to display."""
     encoded = msgspec.json.encode(bundle)
     safe = shown_json(encoded)
     return msgspec.to_builtins(bundle) if safe is encoded else msgspec.json.decode(safe)

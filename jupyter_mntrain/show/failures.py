@@ -1,4 +1,4 @@
-"""Failures of a job's attempts, as lines: what a job that was restarted has been through. Pure."""
+"""Failures of a job's earlier attempts, one per line. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_mntrain.model.records.job import Attempt, JobView
 
 
 def failure_lines(attempt: Attempt, *, after: int = 0) -> Iterator[str]:
-    """Why each attempt before this one failed, as far as that is known.
+    """Yield why each earlier attempt failed, where that is known.
 
     Args:
         after: the attempts up to the one before this number have been told.
@@ -22,7 +22,7 @@ def failure_lines(attempt: Attempt, *, after: int = 0) -> Iterator[str]:
 
 
 def ended_alike(view: JobView) -> str:
-    """Why no attempt followed, although more were allowed; empty if that is not why."""
+    """Explain that no attempt followed because two failed alike; empty if that is not why."""
     attempt = view.attempt
     found = (part.problem for part in view.parts if part.problem is not None)
     is_left = view.state == "failed" and attempt.number <= view.spec.max_restarts

@@ -1,4 +1,4 @@
-"""Formats of numbers, times and states, the same everywhere.
+"""Formats of numbers, times and states, the same in every front end.
 
 Thousands have a comma, the percent sign a narrow no-break space, units a no-break space. Unknown
 values are "n/a", never 0.
@@ -58,8 +58,9 @@ CONDITIONS: Final[dict[Condition | None, str]] = {
 
 
 def fixed(value: float, digits: int) -> str:
-    """Fixed number of decimals; halves are rounded up, as in JavaScript. From 1e15 on with an
-    exponent.
+    """Format with a fixed number of decimals; halves are rounded up, as in JavaScript.
+
+    From 1e15 on, with an exponent.
     """
     if abs(value) >= LONGEST:
         return f"{value:.2e}"
@@ -68,12 +69,12 @@ def fixed(value: float, digits: int) -> str:
 
 
 def count(value: float | None) -> str:
-    """A whole number: 1,857."""
+    """Format a whole number: 1,857."""
     return ABSENT if value is None else fixed(value, 0)
 
 
 def rate(value: float | None) -> str:
-    """Tokens per second: three digits, or all of a whole number."""
+    """Format tokens per second: three digits, or all digits of a whole number."""
     if value is None:
         return ABSENT
     size = abs(value)
@@ -81,7 +82,7 @@ def rate(value: float | None) -> str:
 
 
 def short_count(value: float | None) -> str:
-    """For charts: 0, 1,857, 10 k; 63.4 k from ten thousand on."""
+    """Format a count for charts: 0, 1,857, 10 k; 63.4 k from ten thousand on."""
     if value is None:
         return ABSENT
     if abs(value) < 1e4:
@@ -90,7 +91,7 @@ def short_count(value: float | None) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction 0..1: 40.9 %; <0.1 % instead of a rounded 0."""
+    """Format a fraction 0..1: 40.9 %; <0.1 % instead of a rounded 0."""
     if value is None:
         return ABSENT
     least = 10.0**-digits
@@ -100,7 +101,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A step's time: 35.3 s; below a second in ms."""
+    """Format a step time: 35.3 s; below a second in ms."""
     if value is None:
         return ABSENT
     if value < 1:
@@ -109,7 +110,7 @@ def seconds(value: float | None) -> str:
 
 
 def latency(value_s: float | None) -> str:
-    """A link's latency: 25 ms, 0.4 ms, 25 µs."""
+    """Format a link's latency: 25 ms, 0.4 ms, 25 µs."""
     if value_s is None:
         return ABSENT
     if value_s < 1e-4:
@@ -118,19 +119,19 @@ def latency(value_s: float | None) -> str:
 
 
 def loss(value: Number | None) -> str:
-    """0.872, NaN, ∞."""
+    """Format a loss: 0.872, NaN, ∞."""
     if value is None:
         return ABSENT
     return NOT_FINITE[value] if isinstance(value, str) else fixed(value, 3)
 
 
 def is_bad(value: Number | None) -> bool:
-    """Whether it is NaN or infinite, which is shown in red."""
+    """Whether a loss is NaN or infinite, which is shown in red."""
     return isinstance(value, str)
 
 
 def not_finite(numbers: JobNumbers) -> str:
-    """How often loss or gradient norm was NaN or infinite, and since when; empty if never."""
+    """Say how often loss or gradient norm was NaN or infinite, and since when; empty if never."""
     if not numbers.not_finite:
         return ""
     steps = plural(numbers.not_finite, "step")
@@ -139,14 +140,14 @@ def not_finite(numbers: JobNumbers) -> str:
 
 
 def skipped(numbers: JobNumbers) -> str:
-    """How many steps were not applied, and the last of them; empty if none."""
+    """Say how many steps were skipped, and the last of them; empty if none."""
     if not numbers.skipped:
         return ""
     return f"{plural(numbers.skipped, 'step')} skipped, last step {count(numbers.skipped_step)}"
 
 
 def duration(value_s: float | None) -> str:
-    """Two units: 4 h 04 min, 1 min 05 s, 12 s."""
+    """Format a duration in two units: 4 h 04 min, 1 min 05 s, 12 s."""
     if value_s is None:
         return ABSENT
     return quantities.duration_text(value_s)
@@ -162,14 +163,14 @@ _RANGES = (
 
 
 def between(low_s: float, high_s: float) -> str:
-    """A duration that is not known exactly: 12 to 15 min; about 13 min, if both are."""
+    """Format a range of durations: 12 to 15 min; about 13 min, if both round to that."""
     factor, unit, digits = next(one[1:] for one in _RANGES if high_s < one[0])
     low, high = (fixed(max(0.0, one) / factor, digits) for one in (low_s, high_s))
     return f"about {high}{SPACE}{unit}" if low == high else f"{low} to {high}{SPACE}{unit}"
 
 
 def finish(now_s: float, numbers: JobNumbers) -> str:
-    """When a job is done: done at 14:05, in 12 to 15 min; after today: done on 25 Nov at 01:14."""
+    """Format when a job is done: done at 14:05, in 12 to 15 min; with a date after today."""
     remaining_s = numbers.remaining_s or 0.0
     low_s, high_s = numbers.remaining_low_s, numbers.remaining_high_s
     left = duration(remaining_s)
@@ -182,12 +183,12 @@ def finish(now_s: float, numbers: JobNumbers) -> str:
 
 
 def clock(time_s: float) -> str:
-    """Local time of day with seconds: 14:05:09."""
+    """Format the local time of day with seconds: 14:05:09."""
     return time.strftime("%H:%M:%S", time.localtime(time_s))
 
 
 def bit_rate(bytes_per_s: float | None) -> str:
-    """Network speed, decimal: 941 Mbit/s, 9.41 Gbit/s."""
+    """Format a network speed, decimal: 941 Mbit/s, 9.41 Gbit/s."""
     if bytes_per_s is None:
         return ABSENT
     bits = bytes_per_s * 8
@@ -198,14 +199,14 @@ def bit_rate(bytes_per_s: float | None) -> str:
 
 
 def byte_rate(bytes_per_s: float) -> str:
-    """Speed of a disk, decimal: 40 MB/s, 1.2 GB/s."""
+    """Format a disk speed, decimal: 40 MB/s, 1.2 GB/s."""
     if bytes_per_s >= 1e9:
         return f"{fixed(bytes_per_s / 1e9, 1)}{SPACE}GB/s"
     return f"{fixed(bytes_per_s / 1e6, 0 if bytes_per_s >= 1e7 else 1)}{SPACE}MB/s"
 
 
 def flop_rate(flops_per_s: float | None) -> str:
-    """FLOPs per second: 312 TFLOP/s, 98.5 GFLOP/s."""
+    """Format FLOPs per second: 312 TFLOP/s, 98.5 GFLOP/s."""
     if flops_per_s is None:
         return ABSENT
     unit, size = ("TFLOP/s", 1e12) if flops_per_s >= 1e12 else ("GFLOP/s", 1e9)
@@ -213,7 +214,7 @@ def flop_rate(flops_per_s: float | None) -> str:
 
 
 def memory(value_bytes: float | None) -> str:
-    """Memory of machines and devices, binary: 23.7 GiB."""
+    """Format the memory of machines and devices, binary: 23.7 GiB."""
     if value_bytes is None:
         return ABSENT
     gib = value_bytes / 2**30
@@ -223,7 +224,7 @@ def memory(value_bytes: float | None) -> str:
 
 
 def age(value_s: float) -> str:
-    """Age in its largest unit: 12 s, 5 min, 3 h, 2 days."""
+    """Format an age in its largest unit: 12 s, 5 min, 3 h, 2 days."""
     seconds_ago = max(0, round(value_s))
     days = seconds_ago // 86_400
     if days:
@@ -235,7 +236,7 @@ def age(value_s: float) -> str:
 
 
 def capacity(*known: Capacity | None, now_s: float | None = None) -> str:
-    """Capacity of links and how it is known: 941 Mbit/s, measured 3 days ago, beside a job.
+    """Format the capacity of links and how it is known: 941 Mbit/s, measured 3 days ago.
 
     Args:
         now_s: Unix time, for the age.
@@ -256,7 +257,7 @@ def capacity(*known: Capacity | None, now_s: float | None = None) -> str:
 
 
 def _measured(found: Sequence[Capacity], now_s: float | None) -> str:
-    """When, and what disturbed it: measured up to 3 days ago, some while short of CPU."""
+    """Say when links were measured, and what disturbed that: measured up to 3 days ago."""
     words, comma = "measured", ""
     oldest_s = min(one.time_s for one in found)
     if now_s is not None and oldest_s:
@@ -275,7 +276,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Ranges of integers: 0–3, 6."""
+    """Format integers as ranges: 0–3, 6."""
     # Consecutive numbers are equally far from their places.
     runs = groupby(enumerate(sorted(numbers)), lambda one: one[1] - one[0])
     found = [[number for _, number in run] for _, run in runs]

@@ -1,4 +1,4 @@
-"""Job output: what a notebook keeps of a job: data, picture and text, all of one moment.
+"""Job output: the data, picture and text of a job that a notebook keeps, all of one moment.
 
 The kernel shows it while a job runs; the Jupyter server makes it when a page saves its notebook.
 """
@@ -39,19 +39,20 @@ MOST_POINTS = 500
 
 
 def saved_points(ranks: int) -> int:
-    """Rows per table that a notebook keeps of a job: the file stays small, however many ranks."""
+    """Return how many rows per table a notebook keeps: the more ranks, the fewer rows."""
     return max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, ranks)))
 
 
 def written_note(view: JobView, now_s: float) -> str:
-    """When this was written: it may be read on another machine, and on another day."""
+    """Return when the output was written: it may be read elsewhere, and days later."""
     at = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now_s))
     return f"Written {at}." if view.state in TERMINAL else f"As of {at}."
 
 
 def saved_bundle(cluster: str, entry: JobEntry, series: JobSeries, now_s: float) -> JobBundle:
-    """The data of a job, without the time it would have needed: nobody knows what became of it; and
-    without what it trains on: notebooks are given to others.
+    """Return the data of a job for a notebook, without a forecast and without training data.
+
+    Nobody knows what became of the job when it is read, and notebooks are shared.
 
     Args:
         series: downsampled to :func:`saved_points`.
@@ -66,19 +67,20 @@ def saved_bundle(cluster: str, entry: JobEntry, series: JobSeries, now_s: float)
 
 
 def without_forecast(numbers: Any) -> Any:
-    """Figures of a job, or its summary, without when it is done."""
+    """Return a job's figures or summary without the time left."""
     return msgspec.structs.replace(numbers, remaining_s=None)
 
 
 def _alternative(text: str) -> str:
-    """What the picture of a job says, in one line: its state and headline figures."""
+    """Describe a job's picture in one line: its state and headline figures."""
     lines = (" ".join(line.split()) for line in text.splitlines()[:ALTERNATIVE_LINES])
     return f"Charts of {'; '.join(filter(None, lines))}"
 
 
 class JobOutput:
-    """Outputs of one job, none of which says when it will be done: a notebook may be saved at any
-    moment, and nobody knows what became of the job. Not safe for several threads at once.
+    """Outputs of one job, without a forecast of its end. Not thread-safe.
+
+    A notebook may be saved at any moment, and nobody knows then what became of the job.
     """
 
     def __init__(self) -> None:
@@ -94,7 +96,7 @@ class JobOutput:
         now_s: float,
         note: str,
     ) -> tuple[Bundle, dict[str, Any]]:
-        """The output and its metadata.
+        """Return the output and its metadata.
 
         Args:
             summary: for the text.

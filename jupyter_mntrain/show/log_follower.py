@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class LogFollower:
-    """Compares each tail with the one before, node by node."""
+    """Compares each tail of a log with the previous one, node by node."""
 
     WINDOW_LINES: ClassVar[int] = 1000
     """Lines to ask for: more than a node's ranks print between two reads."""
@@ -19,7 +19,7 @@ class LogFollower:
         self._seen: dict[str, list[LogLine]] = {}
 
     def news(self, tail: Sequence[LogLine]) -> list[LogLine]:
-        """Lines of ``tail`` that were not in the previous one, in order of time."""
+        """Return the lines of ``tail`` that were not in the previous one, ordered by time."""
         by_node: dict[str, list[LogLine]] = {}
         for line in tail:
             by_node.setdefault(line.node, []).append(line)
@@ -31,7 +31,7 @@ class LogFollower:
 
 
 def _overlap(old: list[LogLine], new: list[LogLine]) -> int:
-    """How many lines at the end of ``old`` are those at the beginning of ``new``."""
+    """Return how many lines at the end of ``old`` are also the first lines of ``new``."""
     for start in range(max(0, len(old) - len(new)), len(old) + 1):
         size = len(old) - start
         if _printed(old[start:]) == _printed(new[:size]):

@@ -19,7 +19,7 @@ LAUNCHER_LINES = 10
 
 
 def last_lines(lines: Sequence[LogLine], tail: int) -> list[LogLine]:
-    """The last ``tail`` lines of ranks, then torchrun's last ones of each node.
+    """Return the last ``tail`` lines of ranks, then the last ones of each node's torchrun.
 
     Its report of a rank that failed would push all that the ranks said out of a tail. Where they
     said less, it has their room.
@@ -36,7 +36,7 @@ def last_lines(lines: Sequence[LogLine], tail: int) -> list[LogLine]:
 
 
 def log_text(lines: Sequence[LogLine], *, is_cut: bool = False) -> Group | Text:
-    """Lines for a terminal or a cell. ANSI colors of the ranks are kept.
+    """Render log lines for a terminal or a cell. ANSI colors of the ranks are kept.
 
     Args:
         is_cut: there are more.
@@ -54,7 +54,7 @@ def log_text(lines: Sequence[LogLine], *, is_cut: bool = False) -> Group | Text:
 
 
 def written_line(line: LogLine) -> str:
-    """A line of a file: with its date and tenths of a second, without colors."""
+    """Format a line of a log file: with date and tenths of a second, without colors."""
     who = "torchrun" if line.rank is None else f"rank {line.rank}"
     text = visible(without_color(line.text))
     return f"{_written_time(line.time_s)}[{shown_name(line.node)} {who}] {text}\n"

@@ -1,4 +1,4 @@
-"""Problems as text, for terminal, notebook and picture."""
+"""Problems as text, for terminals, notebooks and pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_mntrain.show import formats
 
 
 def when_words(problem: Problem) -> str:
-    """When it happened or began, and when the evidence was taken; empty if neither is known."""
+    """Say when a problem occurred and when its evidence was collected; empty if unknown."""
     times = [one for one in (problem.time_s, problem.seen_s) if one is not None]
     clocks = list(dict.fromkeys(map(formats.clock, times)))
     if problem.seen_s is None or len(clocks) < len(times):
@@ -24,7 +24,7 @@ def when_words(problem: Problem) -> str:
 def problem_text(
     problem: Problem, *, mark: str = "✕", style: str = "red", before: str = ""
 ) -> Text:
-    """A mark, the place and cause in bold, and the fix.
+    """Return a mark, the place and cause in bold, and the fix.
 
     Args:
         before: prefix, like ``stalled for 12 s: ``.
@@ -35,7 +35,7 @@ def problem_text(
 
 
 def warning_texts(notes: Iterable[Problem]) -> Iterator[Text]:
-    """A line for each; what is the same on several nodes is said once, with their names."""
+    """Yield a line per warning; the same warning on several nodes is one line with their names."""
     nodes: dict[Problem, list[str]] = {}
     for note in notes:
         nodes.setdefault(

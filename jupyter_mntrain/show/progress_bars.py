@@ -25,10 +25,10 @@ CLOSE_S: Final = 2.0
 
 
 class Bar(Protocol):
-    """A visible bar; used by one thread."""
+    """A visible progress bar; used by one thread."""
 
     def draw(self, what: str, done: int, total: int | None) -> None:
-        """Show progress. Also called when nothing has changed, to show that work goes on."""
+        """Show progress. Also called when nothing has changed, to show that work continues."""
 
     def close(self) -> None:
         """Remove the bar."""
@@ -85,7 +85,7 @@ class PatientBar:
 
 
 class TerminalBar:
-    """Progress line in a terminal, removed when closed.
+    """A progress line in a terminal, removed when closed.
 
     Args:
         console: on stderr, to keep stdout clean.

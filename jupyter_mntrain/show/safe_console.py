@@ -1,4 +1,4 @@
-"""Safe console: the edge at which text reaches a terminal, and a notebook as HTML.
+"""Safe console: the boundary where text reaches a terminal, or a notebook as HTML.
 
 Foreign text is cleaned here, wherever it comes from: see :mod:`jupyter_mntrain.model.text.foreign`.
 """
@@ -20,7 +20,7 @@ _REVEALED: Final = Style(conceal=False)
 
 
 class SafeConsole(Console):
-    """Shows what a terminal would obey as escapes, and cuts very long lines.
+    """Escapes control characters, and cuts very long lines.
 
     Only styles become control sequences. Links are left out: rich writes their address unescaped,
     and it may come from the log of a rank.
@@ -40,7 +40,7 @@ class SafeConsole(Console):
 
 
 def safe_text(text: Text) -> Text:
-    """The text as it is shown, with its styles."""
+    """Return the text as it is displayed, with its styles."""
     if shown(text.plain) == text.plain:
         return text
     lines = (_cut(line) for line in text.split("\n", allow_blank=True))
@@ -48,7 +48,7 @@ def safe_text(text: Text) -> Text:
 
 
 def verbatim(text: str) -> Segments:
-    """Text as it is, without folding, cutting and tab stops: output redirected to a file is it.
+    """Return text as it is, without wrapping, cuts or tab stops, for output redirected to a file.
 
     Escape what a terminal would obey, so that it reads back unchanged: otherwise it is shown as
     other text is.

@@ -1,4 +1,4 @@
-"""Screen: shows a job while it runs, and messages before a verb's outcome."""
+"""Screen: shows a job while it runs, and messages before a verb's result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A job that is not there yet.
+    """A job that does not exist yet.
 
     Args:
         said: what it waits for, for people; ``data``: for programs.
@@ -48,11 +48,12 @@ class Screen(ABC):
 
     @abstractmethod
     def follow(self, job: Job, timeout_s: float | None = None) -> None:
-        """Show the job until it has ended, or for so long. ``KeyboardInterrupt`` propagates."""
+        """Show the job until it has ended or the time is up. ``KeyboardInterrupt`` propagates."""
 
     def await_job(self, first: Awaited, look: Callable[[], Awaited]) -> None:  # noqa: B027
-        """Show what a job waits for, and then the job, and return at once. Only where
-        :attr:`in_background`.
+        """Show what a job waits for, then the job; return at once.
+
+        Only where :attr:`in_background`.
 
         Args:
             first: what is known now.
@@ -68,7 +69,7 @@ class Screen(ABC):
         return "The clickable panel needs a notebook; this is its text form."
 
     def progress(self) -> AbstractContextManager[Progress]:
-        """Context manager for the progress of slow work. Draws nothing by default."""
+        """Return a context manager that shows the progress of slow work; by default nothing."""
         # Imported here because it loads the whole launch package.
         from jupyter_mntrain.launch.progress import SILENT
 

@@ -1,4 +1,4 @@
-"""Stacks to show: what each rank is doing in one sentence, its stacks, and how its calls differ.
+"""Stacks for display: what each rank is doing, its stacks, and how its collective calls differ.
 
 One form for terminal, notebook and page.
 """
@@ -23,7 +23,7 @@ NO_STACK = (
 
 
 class ShownStack(Record, frozen=True):
-    """One rank.
+    """The stack of one rank.
 
     Args:
         said: ``rank 1 on node2 is in a barrier, in save (train.py:12)``.
@@ -39,7 +39,7 @@ class ShownStack(Record, frozen=True):
 
 
 class ShownStacks(Record, frozen=True):
-    """Stacks of a job's ranks.
+    """The stacks of a job's ranks.
 
     Args:
         problem: a collective that they called differently.
@@ -56,7 +56,7 @@ class ShownStacks(Record, frozen=True):
 def shown_stacks(
     view: JobView, answers: Mapping[str, Sequence[RankStack] | MntrainError], rank: int | None
 ) -> ShownStacks:
-    """Say what :meth:`Job.stacks` found.
+    """Prepare what :meth:`Job.stacks` found for display.
 
     Args:
         rank: the only one that was asked.
@@ -77,7 +77,7 @@ def shown_stacks(
 
 
 def stacks_text(shown: ShownStacks) -> str:
-    """All of it as plain text, except for other threads."""
+    """Return everything as plain text, except for other threads."""
     problems = [*([shown.problem] if shown.problem else []), *shown.silent]
     ranks = [f"{one.said}\n{one.text}" for one in shown.ranks]
     return "\n\n".join([*map(str, problems), *filter(None, [shown.nothing]), *ranks])

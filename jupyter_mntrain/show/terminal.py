@@ -31,7 +31,7 @@ PIPE_WIDTH = 140
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Console that does not wrap pipes at 80 columns and adds no highlighting."""
+    """Return a console that does not wrap pipes at 80 columns and adds no highlighting."""
     console = SafeConsole(stderr=stderr, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
@@ -66,7 +66,7 @@ class TerminalScreen(Screen):
         self._console.print(renderable, soft_wrap=True)
 
     def show(self, job: Job) -> None:
-        """Nothing: see :attr:`in_background`."""
+        """Do nothing: see :attr:`in_background`."""
 
     def follow(self, job: Job, timeout_s: float | None = None) -> None:
         if self._console.is_terminal:
@@ -80,7 +80,7 @@ class TerminalScreen(Screen):
         return PatientBar(lambda: TerminalBar(self._bars))
 
     def _say_failures(self, job: Job, told: int) -> int:
-        """Say why attempts failed that another one followed; the number of the newest attempt."""
+        """Say why earlier attempts failed; return the number of the newest attempt."""
         attempt = job.view().attempt
         if attempt.number > told:
             for line in failure_lines(attempt, after=told):
@@ -106,7 +106,7 @@ class TerminalScreen(Screen):
 
 
 def waits(job: Job, every_s: float, timeout_s: float | None) -> Iterator[float]:
-    """How long to wait next, until the job has ended or the time is up."""
+    """Yield how long to wait next, until the job has ended or the time is up."""
     deadline = inf if timeout_s is None else time.monotonic() + timeout_s
     while job.state not in TERMINAL and (left_s := deadline - time.monotonic()) > 0:
         yield min(every_s, left_s)
@@ -124,10 +124,10 @@ class QuietScreen(Screen):
         self.has_variables = screen.has_variables
 
     def say(self, renderable: RenderableType) -> None:
-        """Nothing: stdout is for data only."""
+        """Do nothing: stdout is for data only."""
 
     def show(self, job: Job) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def follow(self, job: Job, timeout_s: float | None = None) -> None:
         job.watch()

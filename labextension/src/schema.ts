@@ -314,7 +314,7 @@ export interface Everything {
   ServerMessage?: ServerMessage;
 }
 /**
- * The whole state. Changes that follow are numbered from ``seq`` on.
+ * The whole state. Later changes are numbered from ``seq`` on.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Snapshot".
@@ -382,7 +382,7 @@ export interface Problem {
   id?: string;
 }
 /**
- * One node.
+ * A node as the page lists it.
  *
  *     Args:
  *         key: stays the same while the node is known, whatever its name or address become.
@@ -837,7 +837,7 @@ export interface Divergence {
   is_harmless?: boolean;
 }
 /**
- * One job: what it is, where it runs, how far it is, why it failed, stalls or may be worthless.
+ * A job as the page lists it: what and where it is, its progress and its problems.
  *
  *     Args:
  *         progress: of ranks that do something other than steps.
@@ -1401,7 +1401,7 @@ export interface JobNumbers {
   };
 }
 /**
- * A figure of many: the lowest, the middle one and the highest.
+ * The spread of a figure over many: lowest, median and highest.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Spread".
@@ -1412,7 +1412,7 @@ export interface Spread {
   high: number;
 }
 /**
- * What a job did in a time: from the begin of its first step to the end of its last one.
+ * What a job did from the begin of the first step of a window to the end of its last one.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Window".
@@ -1504,7 +1504,7 @@ export interface LossLine {
   total_steps?: number | null;
 }
 /**
- * A launch that waits for nodes, for the first time or since they were taken from its job.
+ * A launch that waits for nodes, for the first time or after its job was preempted.
  *
  *     Args:
  *         cluster: that its nodes form; by it the launch is followed, and canceled.
@@ -1664,7 +1664,7 @@ export interface JobSeries {
   data?: DataPreview | null;
 }
 /**
- * A whole job, its newest attempt: what ``status`` and ``--json`` show.
+ * A job's newest attempt, as ``status`` and ``--json`` show it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobSummary".
@@ -1792,7 +1792,7 @@ export interface JobSummary {
   run?: string | null;
 }
 /**
- * One rank.
+ * The recent figures of one rank.
  *
  *     Args:
  *         pid: of its process on its node, while that lives.
@@ -1863,7 +1863,7 @@ export interface RankSummary {
   pid?: number | null;
 }
 /**
- * One direction of the interface a node trains over, during the recent steps.
+ * One direction of a node's training interface, during the recent steps.
  *
  *     Args:
  *         basis: of its rates: the interface's counters, or the payload that the node's ranks report,
@@ -1928,7 +1928,7 @@ export interface Verdict {
   is_waiting?: boolean;
 }
 /**
- * Something that is marked on the time axis of every chart.
+ * An event or a period that is marked on the time axis of every chart.
  *
  *     Args:
  *         label: a few words.
@@ -1943,7 +1943,7 @@ export interface EventMark {
   end_s?: number | null;
 }
 /**
- * Something that happened to a job at a time; what it means is data, not a sentence.
+ * Something that happened to a job at a time, as data for charts rather than a sentence.
  *
  *     Args:
  *         end_s: Unix time; ``None`` = at a moment, or not over.
@@ -1979,7 +1979,7 @@ export interface JobEvent {
   share?: number | null;
 }
 /**
- * Why a step does not take as long as its plan predicted.
+ * Why a step takes longer or shorter than its plan predicted.
  *
  *     Args:
  *         ratio: measured / predicted.
@@ -1993,7 +1993,7 @@ export interface OffPlan {
   causes?: OffPlanCause[];
 }
 /**
- * What is not as planned.
+ * One thing that is not as planned.
  *
  *     Args:
  *         kind: what a rank computes; a message to ``peer``; what others use of a node's link.
@@ -2015,7 +2015,7 @@ export interface OffPlanCause {
   planned_s?: number | null;
 }
 /**
- * One rank, a row per optimizer step (or per few, where they were downsampled).
+ * The columns of one rank: a row per optimizer step, or per few if they were downsampled.
  *
  *     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
  *     the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this
@@ -2046,7 +2046,7 @@ export interface RankColumns {
   };
 }
 /**
- * The job as a whole: a row per step that every rank has finished.
+ * The columns of the whole job: a row per step that every rank has finished.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobColumns".
@@ -2068,7 +2068,7 @@ export interface JobColumns {
   };
 }
 /**
- * The interface a node trains over; bytes per second, per direction.
+ * The columns of a node's training interface, in bytes per second and direction.
  *
  *     ``sent`` and ``received`` are the interface's counters, about a row per second, or, where
  *     several nodes share them, what the ranks report, a row per step. ``own_…`` is what this job's
@@ -2092,7 +2092,7 @@ export interface LinkColumns {
   };
 }
 /**
- * The loss on text that is not trained on: a row per evaluation.
+ * The loss on held-out text: a row per evaluation.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "EvaluationColumns".
@@ -2160,7 +2160,7 @@ export interface TokenRun {
   documents?: number;
 }
 /**
- * A message from the page was refused: no such job, or not valid.
+ * A message from the page was refused: unknown job, or invalid.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Refused".
@@ -2171,7 +2171,7 @@ export interface Refused {
   job_id?: string | null;
 }
 /**
- * Send the rows of a job after ``since`` of ``stream``, and new ones as they come.
+ * Request the rows of a job after ``since`` of ``stream``, and new ones as they come.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Watch".
@@ -2198,7 +2198,7 @@ export interface AddNode {
   address: string;
 }
 /**
- * Of one rank, or of all.
+ * Request the stacks of one rank, or of all.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "AskStacks".
@@ -2233,7 +2233,7 @@ export interface BeginBench {
   nodes?: string[];
 }
 /**
- * How far a benchmark is, and the newest result.
+ * The progress of a benchmark, and the newest result.
  *
  *     Args:
  *         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
@@ -2354,7 +2354,7 @@ export interface PairFigures {
   line_bytes_per_s?: number | null;
 }
 /**
- * What the doctor found, and the checks that there are, in their order.
+ * The doctor's report, and all checks in their order.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "DoctorAnswer".
@@ -2436,7 +2436,7 @@ export interface CheckTitle {
   title: string;
 }
 /**
- * Nodes by name; empty = all that answer, and those that are silent; of a job, its own.
+ * Nodes by name; empty = all, also silent ones, or those of the job.
  *
  *     Args:
  *         job: also look for what it reads and writes.
@@ -2449,7 +2449,7 @@ export interface DoctorRequest {
   job?: string | null;
 }
 /**
- * How far a work is.
+ * The progress of a long work.
  *
  *     Args:
  *         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
@@ -2468,7 +2468,7 @@ export interface WorkState {
   doctor?: DoctorAnswer | null;
 }
 /**
- * What the server's own machine is now.
+ * What the server's own machine has become.
  *
  *     Args:
  *         role: ``node``, ``driver`` or ``viewer``.
@@ -2495,7 +2495,7 @@ export interface PackedWheel {
   path: string;
 }
 /**
- * The command with which machines join, valid until a Unix time.
+ * The command with which machines join, and until when it is valid.
  *
  *     Args:
  *         port: of TCP, which the machine has to let this one reach.
@@ -2524,7 +2524,7 @@ export interface Invite {
   expires_in_s?: number;
 }
 /**
- * What differs between the settings of jobs, the names of the others, and who is fastest.
+ * Which settings of jobs differ, which are the same, and which job is fastest.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobComparison".
@@ -2535,7 +2535,7 @@ export interface JobComparison {
   ranking: Ranking;
 }
 /**
- * A setting that is not the same in all compared jobs; ``None`` = a job that has none.
+ * A setting that differs between the compared jobs; ``None`` = a job does not have it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "DifferingSetting".
@@ -2545,7 +2545,7 @@ export interface DifferingSetting {
   values: (ShownSetting | null)[];
 }
 /**
- * A setting as shown: its value, and where that came from.
+ * A setting as displayed: its value, and where it was set.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "ShownSetting".
@@ -2556,7 +2556,7 @@ export interface ShownSetting {
   origin: "--set" | "auto" | "default" | "option" | "panel" | "recipe";
 }
 /**
- * Jobs by a figure, the fastest first; empty with ``refused``, which says why.
+ * Jobs ordered by a figure, fastest first; if there is no order, ``refused`` says why.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Ranking".
@@ -2567,7 +2567,7 @@ export interface Ranking {
   refused?: string | null;
 }
 /**
- * A job and its throughput over all of it.
+ * A job and its throughput over all of its steps.
  *
  *     Args:
  *         times: the fastest one's throughput over this one's.
@@ -2620,7 +2620,7 @@ export interface JobSettings {
   settings: ShownSetting[];
 }
 /**
- * The newest recorded step of a job and the one that its plan predicted, or why there is none.
+ * The newest recorded step of a job and the predicted one, or why there is none.
  *
  *     Without a recorded step nothing is predicted, either.
  *
@@ -2683,7 +2683,7 @@ export interface StepSpan {
   peer?: number | null;
 }
 /**
- * Another name or note of a job; ``None`` = as it was, empty = none of its own.
+ * A new name or note of a job; ``None`` = unchanged, empty = removed.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LabelJob".
@@ -2718,7 +2718,7 @@ export interface LaunchJob {
   yes?: boolean;
 }
 /**
- * A job that was started or queued, and what is to be said of its nodes.
+ * A job that was started or queued, and notes on its nodes.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LaunchedJob".
@@ -2728,7 +2728,7 @@ export interface LaunchedJob {
   notes?: Problem[];
 }
 /**
- * The first thing that the doctor found to end a job, or have it hang; it may be skipped.
+ * The first finding that would end or hang the job; the check can be skipped.
  *
  *     Args:
  *         found: what else it found.
@@ -2759,7 +2759,7 @@ export interface MeasureLinks {
   nodes?: string[];
 }
 /**
- * What a notebook keeps of a job, all of one moment.
+ * The output of a job that a notebook keeps, all of one moment.
  *
  *     Args:
  *         picture: PNG, base64; ``None`` = there is nothing to draw yet.
@@ -2775,7 +2775,7 @@ export interface SavedOutput {
   width_px: number;
 }
 /**
- * The ``application/vnd.mntrain.job+json`` output: enough to draw the job with no server.
+ * The ``application/vnd.mntrain.job+json`` output: enough to draw the job without a server.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobBundle".
@@ -2788,7 +2788,7 @@ export interface JobBundle {
   version?: number;
 }
 /**
- * Go on where a run ended.
+ * Resume a run where it ended.
  *
  *     Args:
  *         expected_step: that the person saw; refused if the newest checkpoint is another by now.
@@ -2953,7 +2953,7 @@ export interface SpecFile {
   left_out?: string[];
 }
 /**
- * Stacks of a job's ranks.
+ * The stacks of a job's ranks.
  *
  *     Args:
  *         problem: a collective that they called differently.
@@ -2970,7 +2970,7 @@ export interface ShownStacks {
   nothing?: string;
 }
 /**
- * One rank.
+ * The stack of one rank.
  *
  *     Args:
  *         said: ``rank 1 on node2 is in a barrier, in save (train.py:12)``.
@@ -3038,7 +3038,7 @@ export interface LargeFile {
   is_executable?: boolean;
 }
 /**
- * A node over a time.
+ * What a node did in a period.
  *
  *     Args:
  *         begin_s: Unix time at which the first point begins.
@@ -3061,7 +3061,7 @@ export interface NodeHistory {
   gpu_note?: string | null;
 }
 /**
- * A part of a node: the node itself, a GPU, a network interface.
+ * A component of a node: the node itself, a GPU or a network interface.
  *
  *     Args:
  *         key: a GPU's UUID, or an interface's name; empty for the node.
@@ -3107,7 +3107,7 @@ export interface HistoryLine {
   high?: (number | null)[];
 }
 /**
- * A time without values.
+ * A period without values.
  *
  *     Args:
  *         state: the agent did not run; the node was suspended, or its agent could not run; or it is
@@ -3122,7 +3122,7 @@ export interface HistoryGap {
   state: "before" | "off" | "suspended";
 }
 /**
- * The part of a job that ran here.
+ * The part of a job that ran on this node.
  *
  *     Args:
  *         end_s: Unix time; ``None`` = it has not ended.

@@ -14,7 +14,7 @@ RESUMING = "Resuming"
 
 
 class Action:
-    """At most one runs at a time; :attr:`name` is empty while none does.
+    """Runs at most one action at a time; :attr:`name` is empty while none runs.
 
     Args:
         put: runs a task in the panel's own thread.
@@ -62,13 +62,13 @@ class Action:
         background_thread(run, "mntrain-panel-action").start()
 
     def cancel(self) -> None:
-        """End the action where it waits next."""
+        """Cancel the action at its next wait."""
         self.can_cancel = False
         self._is_canceled.set()
         self._changed()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, unless the action is canceled.
+        """Sleep, unless the action is canceled.
 
         Raises:
             RefusedError: it is.

@@ -1,4 +1,4 @@
-"""Panel fields: a text field for each setting that is changed most, and its problem next to it."""
+"""Panel fields: a text field for each common setting, with its problem next to it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TOOLTIPS = {
 
 
 class FieldBar:
-    """Widgets by the field of :class:`Choices` that they set.
+    """The text fields, by the field of :class:`Choices` that they set.
 
     Args:
         listen: calls back when a person sets a widget's value.
@@ -111,7 +111,7 @@ class FieldBar:
 
 
 def _below(field: FormField) -> str:
-    """What is wrong with a field, or what follows from it."""
+    """Return what is wrong with a field, or what follows from it."""
     if field.problem is not None:
         return pieces.icon("✕", "bad") + escape(str(field.problem))
     notes = [pieces.icon("△", "warn") + escape(str(note)) for note in field.notes]

@@ -32,7 +32,7 @@ def icon(symbol: str, color: str) -> str:
 
 
 def second(words: str) -> str:
-    """Secondary text: smaller, in gray."""
+    """Return secondary text: smaller, in gray."""
     return f'<span class="mnt-second">{escape(words)}</span>' if words else ""
 
 
@@ -50,7 +50,7 @@ def check(one: RowCheck) -> str:
 
 
 def predicted(prediction: Prediction | None, *, now_s: float) -> str:
-    """Step time, bubble, link load and memory; empty for a script.
+    """Return step time, bubble, link load and memory; empty for a script.
 
     Args:
         now_s: Unix time, for the age of measurements.
@@ -87,7 +87,7 @@ def _step(prediction: Prediction) -> str:
 
 
 def _memory(memory: tuple[RankMemory, ...] | None) -> str:
-    """What each rank needs, as a part of what its GPU has."""
+    """Return what each rank needs as a share of its GPU's memory."""
     if memory is None:
         return f"Memory<br><b>{formats.ABSENT}</b>{_note(NO_MEMORY)}"
     lines = [
@@ -117,7 +117,7 @@ def _note(words: str) -> str:
 
 
 def _schedule(prediction: Prediction) -> str:
-    """The slots of each rank, where none is filled; drawn if there are few."""
+    """Return the number of empty slots per stage, and a drawing of them if there are few."""
     ranks, slots, empty = prediction.ranks, prediction.slots, prediction.empty
     if empty is None:
         return '<div class="mnt-second">weight gradients fill empty slots</div>'

@@ -1,4 +1,4 @@
-"""Job bar of a panel: shows the launched job's state and stacks, and stops it, saved or not."""
+"""Job bar of a panel: shows the launched job's state and stacks, and stops it, saving or not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_UNSAVED = "Stop without saving"
 
 
 class JobBar:
-    """One line and its buttons; hidden until a job is launched.
+    """A status line and its buttons; hidden until a job is launched.
 
     Args:
         do: runs a click's task in the panel's own thread.
@@ -89,7 +89,7 @@ class JobBar:
 
     @property
     def can_save(self) -> bool:
-        """Whether its job can be asked to save now."""
+        """Whether the job can be asked to save now."""
         view = self._view()
         return view is not None and _saves(view) and self._of_saving(view) == ""
 
@@ -114,7 +114,7 @@ class JobBar:
             focus()
 
     def will_save(self, view: JobView) -> None:
-        """Say that it saves and then ends, until it has.
+        """Say that the job saves and then ends, until it has.
 
         Args:
             view: of the job before it was asked.
@@ -122,7 +122,7 @@ class JobBar:
         self._saving = view
 
     def show_stacks(self, text: str) -> None:
-        """Show stacks below the line until others are asked for; empty hides them."""
+        """Show stacks below the line until the next request; empty hides them."""
         put(self.shown_stacks, value=f"<pre>{escape(text)}</pre>" if text else "")
 
     def _wanted(self) -> None:
@@ -140,14 +140,14 @@ class JobBar:
             end(self.job)
 
     def _view(self) -> JobView | None:
-        """``None`` without a job, or if it is not known at the moment."""
+        """Return the job's view; ``None`` without a job, or if it is not known at the moment."""
         try:
             return self.job.view() if self.job is not None else None
         except MntrainError:
             return None
 
     def _of_saving(self, view: JobView) -> str:
-        """What became of the save that it was asked for; empty if it was not."""
+        """Say how the requested save went; empty if none was requested."""
         if self._saving is None or _attempt(self._saving) != _attempt(view):
             return ""
         if (saved := requested_save(view, self._saving)) is not None:
@@ -164,7 +164,7 @@ def _attempt(view: JobView) -> tuple[JobId, int]:
 
 
 def _saves(view: JobView) -> bool:
-    """Whether its ranks run, and save a checkpoint on request."""
+    """Whether the job's ranks run and can save a checkpoint on request."""
     saving = (part.saves and part.state == "running" for part in view.parts)
     return view.state not in TERMINAL and any(saving)
 

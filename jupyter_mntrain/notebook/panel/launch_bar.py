@@ -62,7 +62,7 @@ class LaunchBar:
         self.toggle.on_click(lambda _: do(self._toggle))
 
     def show(self, form: Form, action: Action, resume: Resumption | None, *, again: bool) -> None:
-        """Show what can be started.
+        """Show what can be launched.
 
         Args:
             resume: of the ended job, if there is one.

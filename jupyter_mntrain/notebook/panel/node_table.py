@@ -15,7 +15,7 @@ HEADINGS = ("node", "", "GPUs or processes", "interface for training", "")
 
 
 class NodeTable:
-    """Rows by node name; a row keeps its widgets while its node stays.
+    """Rows by node name; a row keeps its widgets as long as its node exists.
 
     Args:
         listen: calls back when a person sets a widget's value.

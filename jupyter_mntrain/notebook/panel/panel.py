@@ -54,7 +54,7 @@ NO_WIDGETS = (
 
 
 class WidgetPanel:
-    """Widgets of one panel and the thread behind them.
+    """The widgets of one panel and the thread behind them.
 
     Args:
         panel: the choices, and the form made from them.
@@ -131,7 +131,7 @@ class WidgetPanel:
 
     @property
     def bundle(self) -> Bundle:
-        """MIME bundle; frontends without widgets show the text form."""
+        """The MIME bundle; front ends without widgets show the text form."""
         widget = self.root._repr_mimebundle_()
         return {PANEL_MIME: {}, **widget, "text/plain": self._text}
 
@@ -140,7 +140,7 @@ class WidgetPanel:
         return plain_text(form_text(self._panel, self._form, NO_WIDGETS))
 
     def _be_text(self) -> None:
-        """The page has closed what a widget talks through: it does not know the kind."""
+        """Switch to text: the page does not support the widgets and has closed their channel."""
         self._text_shown = ""
         self._redraw_text()
 
@@ -232,7 +232,7 @@ class WidgetPanel:
             self._action.begin("Measuring links", lambda: self._panel.measure(form, self._action))
 
     def _examine(self, *, anew: bool = False) -> None:
-        """Ask the doctor about the chosen nodes, in a thread of its own, unless it is known."""
+        """Ask the doctor about the chosen nodes in another thread, unless the answer is known."""
         examine = None if self._is_examining else self._panel.examination(self._form, anew=anew)
         if examine is None:
             return
@@ -296,7 +296,7 @@ class WidgetPanel:
         self._form = self._panel.form()
 
     def _state(self) -> object:
-        """Everything the panel shows depends on; heartbeats alone cause no redraw."""
+        """Return everything that the panel shows, so that heartbeats alone cause no redraw."""
         panel = self._panel
         nodes = tuple(
             (view.liveness, view.info, view.problem, view.is_conflict, _gpu_use(view))

@@ -25,7 +25,7 @@ AUTO = ""
 
 
 class NodeRow:
-    """Widgets of a row, created once and then updated.
+    """The widgets of a row, created once and then updated.
 
     Args:
         name: of the node.
@@ -94,7 +94,7 @@ class NodeRow:
 
 
 def check_line(check: RowCheck, change: Change) -> ipywidgets.Widget:
-    """A finding, and the button that applies its fix."""
+    """Return a line with a finding and a button that applies its fix."""
     line = box("mnt-check", html(pieces.check(check)))
     fix = check.fix
     if fix is not None:

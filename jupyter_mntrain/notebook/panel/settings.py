@@ -67,7 +67,7 @@ def _widgets() -> dict[str, ipywidgets.Widget]:
 
 
 class SettingsBar:
-    """Settings widgets, by the field of :class:`Choices` that they set.
+    """The settings widgets, by the field of :class:`Choices` that they set.
 
     Args:
         listen: calls back when a person sets a widget's value.

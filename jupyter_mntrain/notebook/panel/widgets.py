@@ -11,7 +11,7 @@ from jupyter_mntrain.model.text.foreign import shown
 
 
 def box(classes: str, *children: ipywidgets.Widget) -> ipywidgets.Box:
-    """A plain box; the style sheet lays it out."""
+    """Return a plain box; the style sheet lays it out."""
     made = ipywidgets.Box(children=children)
     made.layout.display = None
     made.layout.flex_flow = None
@@ -25,7 +25,7 @@ def html(value: str = "") -> ipywidgets.HTML:
 
 
 def put(widget: ipywidgets.Widget, **traits: Any) -> None:
-    """Set the traits that differ: each assignment sends a message to every page.
+    """Set only the traits that differ: each assignment sends a message to every page.
 
     A drop-down's options go before its value: new ones alone select the first. Foreign text in them
     is made safe to show.
@@ -37,7 +37,7 @@ def put(widget: ipywidgets.Widget, **traits: Any) -> None:
 
 
 def safe(value: Any) -> Any:
-    """A trait with every text in it safe to show; options are tuples of texts, or of pairs."""
+    """Return a trait with all text safe to display; options are tuples of texts or pairs."""
     if isinstance(value, str):
         return shown(value)
     return tuple(map(safe, value)) if isinstance(value, tuple) else value
@@ -52,7 +52,7 @@ BLOCKED = "mnt-blocked"
 
 
 def block(button: ipywidgets.Button, *, is_blocked: bool) -> None:
-    """Let a button do nothing, or something again. It keeps the focus; a disabled one loses it."""
+    """Block or unblock a button. Unlike a disabled one, it keeps the focus."""
     if blocked(button) != is_blocked:
         (button.add_class if is_blocked else button.remove_class)(BLOCKED)
 

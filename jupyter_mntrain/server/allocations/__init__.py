@@ -1,1 +1,1 @@
-"""Allocations on the page: the launches that wait for nodes, and the clusters of those granted."""
+"""Allocations on the page: launches that wait for nodes, and clusters on granted allocations."""

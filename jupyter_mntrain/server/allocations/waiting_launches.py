@@ -1,4 +1,4 @@
-"""Waiting launches: which launches of this user's wait for nodes, for all pages of a server.
+"""Waiting launches: this user's launches that wait for nodes, for all pages of a server.
 
 Each scheduler is asked in a thread of its own, once in a while for all pages together, and only
 while one of them listens: one that is slow or absent delays nothing else.
@@ -28,7 +28,7 @@ from jupyter_mntrain.sources.registry import sources, title_of
 
 
 class WaitingLaunch(Record, frozen=True):
-    """A launch that waits for nodes, for the first time or since they were taken from its job.
+    """A launch that waits for nodes, for the first time or after its job was preempted.
 
     Args:
         cluster: that its nodes form; by it the launch is followed, and canceled.
@@ -54,7 +54,7 @@ class WaitingLaunch(Record, frozen=True):
 
 
 class _Look(NamedTuple):
-    """What one look found.
+    """The result of one look at a scheduler.
 
     Args:
         notes: all of the book; ``None`` if it could not be read.
@@ -69,7 +69,7 @@ class _Look(NamedTuple):
 
 
 class WaitingLaunches:
-    """Looks at the allocations in this user's book, and keeps what was seen.
+    """Asks schedulers about the allocations in this user's book, and keeps their answers.
 
     All methods are called on the event loop.
 
@@ -109,11 +109,11 @@ class WaitingLaunches:
         self._asking: set[AwaitedLaunch] = set()
 
     def shown(self) -> tuple[WaitingLaunch, ...]:
-        """Those that wait, the newest first."""
+        """Return the waiting launches, newest first."""
         return tuple(self._shown(note) for note in self._notes if self._waits(note))
 
     def begin(self) -> None:
-        """Look every few seconds until :meth:`pause`."""
+        """Ask every few seconds until :meth:`pause`."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._run(source)) for source in sources()]
 
@@ -123,12 +123,12 @@ class WaitingLaunches:
         self._tasks = []
 
     def forget(self, cluster: str) -> None:
-        """Show a launch no more, and ask about it no more."""
+        """Stop showing a launch and asking about it."""
         self._over.add(cluster)
         self._end(cluster)
 
     async def close(self) -> None:
-        """Stop looking, soon also where a scheduler has not answered yet."""
+        """Stop asking, without waiting long for a scheduler that has not answered."""
         self.pause()
         with self._lock:
             self._is_closed = True
@@ -160,7 +160,7 @@ class WaitingLaunches:
     # in the thread of a source
 
     def _look(self, source: str, over: Sequence[str], asked: Sequence[str]) -> _Look:
-        """Ask a scheduler about one allocation: a new one first, else that of longest ago.
+        """Ask a scheduler about one allocation: a new one first, else the least recently asked.
 
         Args:
             over: clusters of those about which nobody is asked.
@@ -225,7 +225,7 @@ class WaitingLaunches:
             self._seen[name] = now
 
     def _take_notes(self, notes: tuple[AllocationNote, ...]) -> None:
-        """What was seen before something began says nothing of what is to be waited for since."""
+        """Take the book's notes; drop answers about allocations whose notes have changed."""
         by_cluster = {one.cluster: one for one in notes}
         for note in self._notes:
             if by_cluster.get(note.cluster) != note:

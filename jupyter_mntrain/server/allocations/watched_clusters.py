@@ -1,4 +1,4 @@
-"""Watched clusters: the server's own, and those of allocations whose jobs its pages show, too."""
+"""Watched clusters: the server's own, and those of allocations with jobs that pages show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ with a thread and a look for its nodes."""
 
 
 class _Opened(NamedTuple):
-    """The cluster of an allocation, and what ends its telling of changes."""
+    """The cluster of an allocation, and a function that ends its notifications."""
 
     cluster: Cluster
     unsubscribe: Callable[[], None]
@@ -33,7 +33,7 @@ class _Opened(NamedTuple):
 
 
 class WatchedClusters:
-    """Each allocation is a cluster of its own; a job is found by its id alone.
+    """Opens a cluster for each allocation, and finds jobs in them by id alone.
 
     Once very many are open, one whose allocation has ended is closed for another; its jobs are
     still found by their ids. Safe from any thread.
@@ -65,8 +65,10 @@ class WatchedClusters:
         self._unsubscribe_own = own.subscribe(tell)
 
     def open(self, name: str) -> Cluster:
-        """The cluster of an allocation; blocks while it is opened. If very many are open, another
-        is closed for it: the one asked for longest ago, of those that are over if there are any.
+        """Return the cluster of an allocation; block while it is opened.
+
+        If very many are open, another is closed for it: preferably one whose allocation has ended,
+        the one asked for longest ago.
 
         Raises:
             MntrainError: its keys are gone.
@@ -76,8 +78,9 @@ class WatchedClusters:
             return self._opened(name)
 
     def watch(self, name: str) -> None:
-        """Open the cluster of an allocation unasked, unless as many as can be are open and none is
-        over, or nothing is watched any more.
+        """Open the cluster of an allocation, unless too many are open or watching has ended.
+
+        One whose allocation has ended makes room for it.
         """
         with self._lock:
             has_room = len(self._open) < MOST_WATCHED or not self._over.isdisjoint(self._open)
@@ -85,11 +88,11 @@ class WatchedClusters:
                 self._opened(name)
 
     def end(self, name: str) -> None:
-        """Take note that an allocation has ended: its cluster may be closed for another one."""
+        """Note that an allocation has ended: its cluster may be closed to make room for another."""
         self._over.add(name)
 
     def find(self, text: str) -> Job:
-        """A job by its id; opens the cluster of its allocation.
+        """Return a job by its id; open the cluster of its allocation if necessary.
 
         Raises:
             JobNotFoundError: no reachable node knows it.
@@ -98,7 +101,7 @@ class WatchedClusters:
         return (self.own if note is None else self.open(note.cluster)).job(text)
 
     def launch(self, before: JobId | None, spec: JobSpec, **how: Any) -> Job:
-        """Launch a job, and remember in which allocation, for whoever looks for it later.
+        """Launch a job, and remember its allocation for later lookups.
 
         Args:
             before: job in whose cluster it is launched; default: in the server's own.
@@ -114,34 +117,34 @@ class WatchedClusters:
         return job
 
     def of_job(self, job_id: JobId) -> Cluster:
-        """The open cluster that knows a job, else the server's own. Contacts no node."""
+        """Return the open cluster that knows a job, else the server's own. Contacts no node."""
         knows = (one for one in self._all if any(v.job_id == job_id for v in one.known_jobs()))
         return next(knows, self.own)
 
     def known_job(self, job_id: JobId) -> Job:
-        """A job by its full id, without a check that any node knows it."""
+        """Return a job by its full id, without checking that any node knows it."""
         return self.of_job(job_id).known_job(job_id)
 
     def known_jobs(self) -> tuple[JobView, ...]:
-        """The jobs that have been heard of, newest first. Contacts no node."""
+        """Return the known jobs, newest first. Contacts no node."""
         if not self._others:
             return self.own.known_jobs()
         return tuple(sorted_jobs(chain(*(one.known_jobs() for one in self._all)), "started"))
 
     def jobs(self, **which: Any) -> tuple[JobView, ...]:
-        """The jobs of all reachable nodes, as :meth:`jupyter_mntrain.Cluster.jobs` lists them.
+        """Return the jobs of all reachable nodes, as :meth:`jupyter_mntrain.Cluster.jobs` does.
 
         Those of the server's own cluster come first.
         """
         return tuple(chain(*(one.jobs(**which) for one in self._all)))
 
     def nodes_up(self) -> set[str]:
-        """Ids of the nodes that answer."""
+        """Return the ids of the nodes that answer."""
         views = chain(*(one.nodes() for one in self._all))
         return {one.info.node_id for one in views if one.info and one.liveness == "up"}
 
     def close(self) -> None:
-        """Stop watching; nothing is opened from now on. Jobs continue."""
+        """Stop watching; no cluster is opened afterwards. Jobs continue."""
         with self._lock:
             self._is_closed = True
             self._unsubscribe_own()

@@ -1,1 +1,1 @@
-"""Request handlers of the page, route by route."""
+"""Request handlers of the page, one file per group of routes."""

@@ -37,7 +37,7 @@ def allowed(method: Method) -> Method:
 
 
 class ClusterHandler(JsonHandler, JupyterHandler):
-    """Has access to the cluster's page updates."""
+    """A handler with access to the cluster's page updates."""
 
     statuses = {
         JobNotFoundError: 404,
@@ -63,7 +63,7 @@ class ClusterHandler(JsonHandler, JupyterHandler):
 
 
 class MntrainHandler(ClusterHandler, APIHandler):
-    """Runs blocking calls outside the event loop."""
+    """A handler that runs blocking calls outside the event loop."""
 
     async def work(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call in a thread. A slow route does not delay other routes."""
@@ -71,6 +71,6 @@ class MntrainHandler(ClusterHandler, APIHandler):
 
     @property
     def person(self) -> str:
-        """The user's display name: a login name may be only a number."""
+        """Return the user's display name: a login name may be only a number."""
         user = self.current_user
         return str(user.display_name or user.name or user.username)

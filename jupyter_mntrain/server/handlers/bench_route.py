@@ -1,4 +1,4 @@
-"""Bench resource: the collective benchmark, begun and asked how far it is."""
+"""Bench resource: starts the collective benchmark and reports its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doctor resources: what keeps nodes from training, and what mends it at once."""
+"""Doctor resources: finds what keeps nodes from training, and applies fixes."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ MOST_WATCHED = 32
 
 
 class Events(WebSocketMixin, WebSocketHandler, ClusterHandler):
-    """One page."""
+    """The WebSocket of one page."""
 
     @ws_authenticated
     async def get(self) -> None:
@@ -140,7 +140,7 @@ class Events(WebSocketMixin, WebSocketHandler, ClusterHandler):
             IOLoop.current().add_callback(self._send)
 
     def _resync(self) -> None:
-        """The page is too far behind: replace the queued messages with a snapshot."""
+        """Replace the queued messages with a snapshot, as the page is too far behind."""
         self._is_resyncing = True
         self._waiting.clear()
         self._waiting_bytes = 0

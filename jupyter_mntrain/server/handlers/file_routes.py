@@ -1,4 +1,4 @@
-"""File resources: what a job wrote on its nodes, and one of these files."""
+"""File resources: the files that a job wrote on its nodes, as a list and one by one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FilesResource(OneJobResource):
 
 
 class FileResource(FilesResource):
-    """One file, sent as it comes from its node: it may be gigabytes."""
+    """One file, streamed from its node, as it may be gigabytes."""
 
     @allowed
     async def get(self, job_id: str) -> None:

@@ -47,7 +47,7 @@ class LaunchingResource(MntrainHandler):
     async def launch(
         self, updates: PageUpdates, spec: JobSpec, before: JobId | None = None, **how: Any
     ) -> None:
-        """Launch it, and answer with the job and with what the doctor says of its nodes.
+        """Launch the job; answer with it and the doctor's notes on its nodes.
 
         Args:
             before: job in whose cluster it is launched; default: in the server's own.
@@ -165,7 +165,7 @@ class MetricsResource(OneJobResource):
         self.answer(feed.series(stream, since, points or None))
 
     async def _zoom(self, updates: PageUpdates, job_id: JobId, points: int) -> None:
-        """A range of steps or Unix seconds, both ends included."""
+        """Parse a range of steps or Unix seconds, both ends included."""
         begin = self.number("begin", 0)
         end = self.number("end", LARGEST, begin)
         named = self.get_query_argument("by", "step")
@@ -177,7 +177,7 @@ class MetricsResource(OneJobResource):
 
 
 class StacksResource(OneJobResource):
-    """Current stacks: a request to every rank, so a POST."""
+    """Current stacks: a POST, as it sends a request to every rank."""
 
     @allowed
     async def post(self, job_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Log resources: the last lines, a search in all of them, and all of them as one file."""
+"""Log resources: the last lines, a search in all lines, and all lines as one file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LogsResource(LogResource):
 
 
 class LogFileResource(LogResource):
-    """All lines as one text, sent as they are read: it may be gigabytes."""
+    """All lines as one text, streamed, as they may be gigabytes."""
 
     @allowed
     async def get(self, job_id: str) -> None:

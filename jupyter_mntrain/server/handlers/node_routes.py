@@ -56,7 +56,7 @@ class NodesResource(MntrainHandler):
 
 
 def _add(updates: PageUpdates, address: str) -> NodeView:
-    """Add a node, unless the address is none that a page may have this machine dial.
+    """Add a node, unless pages may not have this machine connect to its address.
 
     Raises:
         SpecError, TrustError, NodeError: as for :meth:`ClusterDiscovery.add`.
@@ -80,7 +80,7 @@ class NodeResource(MntrainHandler):
 
 
 class HistoryResource(MntrainHandler):
-    """What a node did, ``last`` seconds until now."""
+    """What a node did in the last ``last`` seconds."""
 
     @allowed
     async def get(self, key: str) -> None:

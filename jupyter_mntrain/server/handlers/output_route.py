@@ -1,4 +1,4 @@
-"""Output resource: what a notebook keeps of a job, for the page that saves it."""
+"""Output resource: the output of a job that a page saves in a notebook."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OutputResource(OneJobResource):
         )
 
     async def _read_to_end(self, updates: PageUpdates, job_id: JobId) -> JobFeed:
-        """The job's feed; of an ended job, once its last rows are here or are not to be had."""
+        """Return a job's feed; for an ended job, once its last rows are read or are unavailable."""
         deadline = time.monotonic() + LAST_SAMPLES_S
         feed = updates.feed(job_id)
         while not feed.is_over and time.monotonic() < deadline:

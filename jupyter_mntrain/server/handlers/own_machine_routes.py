@@ -1,4 +1,4 @@
-"""Routes that change the machine of the Jupyter server, and no other."""
+"""Routes that change the machine of the Jupyter server, and no other machine."""
 
 from __future__ import annotations
 

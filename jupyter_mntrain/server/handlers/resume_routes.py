@@ -1,4 +1,4 @@
-"""Resume resources: what an ended job can go on from, going on, and its run's checkpoints."""
+"""Resume resources: what a job can resume from, resuming it, and its run's checkpoints."""
 
 from __future__ import annotations
 

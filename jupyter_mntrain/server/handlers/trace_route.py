@@ -1,4 +1,4 @@
-"""Trace resource: a recorded step of a job, asked for while a page shows it."""
+"""Trace resource: a recorded step of a job, requested while a page shows it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Acceptance, said: a report as text, page and notebook."""
+"""Acceptance reports as text, HTML page and notebook."""

@@ -1,4 +1,4 @@
-"""Acceptance notebook: a report that opens in Jupyter, with its outputs, and can be run again."""
+"""Acceptance notebook: a report that opens in Jupyter with its outputs, and can be run again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ To accept the cluster again:
 
 
 def acceptance_notebook(report: AcceptanceReport, json_name: str) -> str:
-    """The notebook as text.
+    """Return the notebook as text.
 
     Args:
         json_name: of the report's JSON file, next to it.
@@ -65,7 +65,7 @@ def acceptance_notebook(report: AcceptanceReport, json_name: str) -> str:
 
 
 def plain_acceptance(report: AcceptanceReport) -> str:
-    """The report as text of 80 columns."""
+    """Return the report as text, 80 columns wide."""
     console = Console(file=io.StringIO(), width=COLUMNS, highlight=False, markup=False, emoji=False)
     console.print(acceptance_table(report))
     assert isinstance(console.file, io.StringIO)  # noqa: S101 - given above

@@ -1,4 +1,4 @@
-"""Acceptance page: a report as HTML that stands alone, light or dark as the reader's browser."""
+"""Acceptance page: a report as self-contained HTML, light or dark as the browser prefers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ body {{ margin: 2rem auto; padding: 0 1rem; max-width: 60rem; background: Canvas
 
 
 def acceptance_page(report: AcceptanceReport) -> str:
-    """The whole page."""
+    """Return the whole page."""
     title = escape(f"Acceptance of cluster {shown_name(report.cluster)}")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -64,7 +64,7 @@ def acceptance_page(report: AcceptanceReport) -> str:
 
 
 def acceptance_body(report: AcceptanceReport) -> str:
-    """The page without its frame, for a notebook."""
+    """Return the body of the page alone, for a notebook."""
     return "\n".join(
         (f"<style>{_STYLE}</style>", f'<div class="{CLASS}">', *_parts(report), "</div>")
     )

@@ -30,7 +30,7 @@ INDENT: Final = (0, 0, 0, 2)
 
 
 def acceptance_table(report: AcceptanceReport) -> RenderableType:
-    """The whole report."""
+    """Return the whole report."""
     parts: list[RenderableType] = [folding([Text(heading(report))]), Text()]
     parts += [criterion_text(one) for one in report.criteria]
     if report.observed.scaling:
@@ -39,7 +39,7 @@ def acceptance_table(report: AcceptanceReport) -> RenderableType:
 
 
 def heading(report: AcceptanceReport) -> str:
-    """Cluster, nodes and time in one line."""
+    """Return cluster, nodes and time in one line."""
     nodes = report.observed.nodes
     ranks = sum(one.ranks for one in nodes)
     named = ", ".join(shown_name(one.name) for one in nodes)
@@ -51,7 +51,7 @@ def heading(report: AcceptanceReport) -> str:
 
 
 def summary_text(report: AcceptanceReport) -> Text:
-    """How many criteria passed, failed and were not judged."""
+    """Return how many criteria passed, failed and were not judged."""
     text = Text()
     for judgment, style in STYLES.items():
         text.append(f"{MARKS[judgment]} {report.count(judgment)} {judgment}  ", style)
@@ -62,7 +62,7 @@ def summary_text(report: AcceptanceReport) -> Text:
 
 
 def criterion_text(one: Criterion) -> RenderableType:
-    """A verdict with its figure and reason."""
+    """Return a verdict with its figure and reason."""
     style = STYLES[one.judgment]
     title = Text.assemble((f"{MARKS[one.judgment]} ", style), (one.title, "bold"))
     said: list[RenderableType] = []
@@ -75,7 +75,7 @@ def criterion_text(one: Criterion) -> RenderableType:
 
 
 def scaling_table(points: tuple[ScalingPoint, ...]) -> RenderableType:
-    """Tokens per second and efficiency by number of nodes, compared with what was predicted."""
+    """Return tokens per second and efficiency by number of nodes, measured and predicted."""
     head = ("nodes", "ranks", "step", "tokens/s", "predicted", "efficiency", "predicted ")
     table = plain_table(*head, right=head)
     for row in scaling_rows(points):
@@ -84,7 +84,7 @@ def scaling_table(points: tuple[ScalingPoint, ...]) -> RenderableType:
 
 
 def scaling_rows(points: tuple[ScalingPoint, ...]) -> Iterator[tuple[str, ...]]:
-    """Cells of a table of scaling."""
+    """Yield the cells of the scaling table, row by row."""
     base = base_of(points)
     for one in points:
         found = None if base is None else efficiency(one, base)

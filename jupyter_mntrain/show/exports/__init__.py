@@ -1,1 +1,1 @@
-"""Exports: a job in the formats of other programs."""
+"""Exports: a job in the formats of other tools."""

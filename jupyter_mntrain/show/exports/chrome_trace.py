@@ -32,7 +32,7 @@ THREADS: Final = (
 
 
 def chrome_trace(steps: Sequence[tuple[str, StepSpans, Sequence[str]]]) -> dict[str, Any]:
-    """Return steps as a trace, one below the other, all beginning at 0.
+    """Return steps as a trace, one below the other, all starting at 0.
 
     Args:
         steps: of each its title, such as ``predicted``, its spans, and its ranks' names.
@@ -64,7 +64,7 @@ def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def _lanes(spans: Sequence[StepSpan]) -> list[list[StepSpan]]:
-    """Divide spans among as few lanes as they need not to overlap."""
+    """Divide spans among as few lanes as possible without overlaps."""
     lanes: list[list[StepSpan]] = []
     for span in sorted(spans, key=lambda one: (one.begin_s, one.end_s)):
         free = next((lane for lane in lanes if _us(lane[-1].end_s) <= _us(span.begin_s)), None)

@@ -1,4 +1,4 @@
-"""Event files: a job's series as TensorBoard reads them; folders for the job, ranks and nodes.
+"""Event files: a job's series for TensorBoard, in a folder each for the job, ranks and nodes.
 
 https://github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto/event.proto
 """
@@ -49,7 +49,7 @@ def is_installed() -> bool:
 
 
 class EventFiles:
-    """Event files of one job, written once or, while it runs, again and again.
+    """The event files of one job, written once or, while it runs, again and again.
 
     Args:
         directory: the folder of all jobs, TensorBoard's ``--logdir``.
@@ -73,7 +73,7 @@ class EventFiles:
             raise SpecError(cause, fix="choose another --output") from None
 
     def write(self, series: JobSeries) -> int:
-        """Write the rows that are new. Returns how many numbers were written."""
+        """Write the new rows. Return how many numbers were written."""
         written = self._rows("", JOB_TAGS, _columns(series.job))
         evaluated = {"loss": "evaluation/loss"}
         written += self._rows("", evaluated, _columns(series.evaluation))
@@ -119,7 +119,7 @@ def _columns(record: Any) -> dict[str, Column]:
 
 
 def _told(columns: Mapping[str, Column], name: str) -> Iterator[tuple[float, int, float]]:
-    """Time, step and value of the rows that say all three. NaN and infinity are values."""
+    """Yield time, step and value of the rows that have all three; NaN and infinity are values."""
     rows = zip(columns["time_s"], columns["step"], columns[name], strict=False)
     for time_s, step, value in rows:
         if time_s is not None and step is not None and value is not None:
@@ -127,7 +127,7 @@ def _told(columns: Mapping[str, Column], name: str) -> Iterator[tuple[float, int
 
 
 def _steps_at(link: LinkColumns, series: JobSeries) -> Column:
-    """The job's last finished step at each sample of an interface; before the first one, 0."""
+    """Return the job's last finished step at each sample of an interface; 0 before the first."""
     steps: list[float] = []
     done = [
         (float(time_s), float(step))

@@ -1,4 +1,4 @@
-"""Job picture: the job's state, then throughput, MFU, links, computing and loss over time.
+"""Job picture: the job's state, and charts of throughput, MFU, links, computing and loss.
 
 It draws a :class:`jupyter_mntrain.metrics.series.JobSeries` and derives nothing. It imports
 matplotlib, which takes half a second: import it in the function that draws.
@@ -27,7 +27,7 @@ LEAST_SPAN_S = 10.0
 
 
 class Picture:
-    """Draws frames of one job. Not safe for several threads at once.
+    """Draws frames of one job. Not thread-safe.
 
     Args:
         program: ``mntrain`` or ``%mntrain``, for hints.
@@ -72,7 +72,7 @@ class Picture:
 
 
 def _end_s(series: JobSeries, view: JobView, now_s: float) -> float:
-    """Now, or the end of an ended job."""
+    """Return the end of the time axis: now, or the end of a job that is over."""
     steps = [float(rank.time_s[-1] or 0) for rank in series.ranks if rank.time_s]
     if view.state not in TERMINAL:
         return max(now_s, *steps) if steps else now_s

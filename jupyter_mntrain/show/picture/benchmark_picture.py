@@ -60,7 +60,7 @@ class BenchmarkPainter:
         self.canvas = Canvas(self._theme.background)
 
     def paint(self, report: BenchReport) -> bytes:
-        """The picture as PNG."""
+        """Return the picture as PNG."""
         theme, canvas = self._theme, self.canvas
         canvas.resize(TITLE_PX + CHART_PX + AXIS_PX)
         rates = [one.bus_bytes_per_s for one in report.sizes]

@@ -36,8 +36,9 @@ MOST_DRAWN = 1000
 
 
 class Canvas:
-    """A figure :data:`WIDTH_PX` wide. Lengths are pixels from the top left corner, so what is drawn
-    stays in place when the height changes.
+    """A figure :data:`WIDTH_PX` wide, whose lengths are pixels from the top left corner.
+
+    So what is drawn stays in place when the height changes.
     """
 
     def __init__(self, background: str) -> None:
@@ -61,7 +62,7 @@ class Canvas:
             artist.remove()
 
     def png(self) -> bytes:
-        """The picture in 256 colors: more than a chart has, in a third of the bytes."""
+        """Return the picture with 256 colors: enough for a chart, in a third of the bytes."""
         self._agg.draw()
         image = Image.fromarray(np.asarray(self._agg.buffer_rgba()))
         buffer = io.BytesIO()
@@ -71,7 +72,7 @@ class Canvas:
     def write(
         self, x: float, y: float, text: str, size: float, color: str, *, bold: bool = False
     ) -> float:
-        """Write text centered vertically at ``y``; returns the ``x`` at its end.
+        """Write text vertically centered at ``y``; return the ``x`` where it ends.
 
         It is one line, and cut at the picture's edge.
         """
@@ -92,7 +93,7 @@ class Canvas:
         return end
 
     def shortened(self, text: str, room: float, size: float = SMALL, *, bold: bool = False) -> str:
-        """The text, cut with an ellipsis if it is wider than ``room``."""
+        """Return the text, cut with an ellipsis if it is wider than ``room``."""
         text = self.drawable(text, bold=bold)
         if self.width(text, size, bold=bold) <= room:
             return text
@@ -105,7 +106,7 @@ class Canvas:
     def wrapped(
         self, text: str, room: float, size: float, *, most: int, bold: bool = False
     ) -> list[str]:
-        """The first ``most`` lines of a text, none wider than ``room``; long words are broken."""
+        """Return the first ``most`` lines of a text, wrapped to ``room``; long words are broken."""
         text = self.drawable(text, bold=bold)
         count = 1 + int(len(text) * room / max(1.0, self.width(text, size, bold=bold)))
         while True:
@@ -115,14 +116,15 @@ class Canvas:
             count -= 1
 
     def drawable(self, text: str, *, bold: bool = False) -> str:
-        """The text on one line, safe, with a box for each character that the font lacks:
-        matplotlib would warn.
+        """Return the text on one line, with a box for each character that the font lacks.
+
+        matplotlib would warn of those characters.
         """
         known = _characters(bold=bold)
         return "".join(one if ord(one) in known else BOX for one in shown_line(text, MOST_DRAWN))
 
     def width(self, text: str, size: float, *, bold: bool) -> float:
-        """Pixels that a text takes."""
+        """Return the width of a text in pixels."""
         if not text:
             return 0.0
         renderer: Any = self._agg.get_renderer()
@@ -131,7 +133,7 @@ class Canvas:
         return width / SCALE
 
     def stroke(self, xs: tuple[float, float], ys: tuple[float, float], stroke: Stroke) -> None:
-        """Draw a straight line; its marker, if it has one, is in the middle."""
+        """Draw a straight line; its marker, if any, is in the middle."""
         (x0, x1), (y0, y1) = xs, ys
         middle = [x0, (x0 + x1) / 2, x1], [y0, (y0 + y1) / 2, y1]
         line = Line2D(*middle, markevery=[1], transform=self._pixels, **line_settings(stroke))
@@ -157,7 +159,7 @@ class Canvas:
         edge: str = "none",
         hatch: str = "",
     ) -> None:
-        """Draw many boxes of one look: ``x, y, width, height`` of each.
+        """Draw many boxes in one style: ``x, y, width, height`` of each.
 
         Args:
             hatch: matplotlib's, in the color of the edge.
@@ -186,7 +188,7 @@ def _characters(*, bold: bool) -> frozenset[int]:
 
 
 def line_settings(stroke: Stroke) -> dict[str, Any]:
-    """A stroke as matplotlib's line properties."""
+    """Convert a stroke to matplotlib's line properties."""
     # matplotlib scales dashes by the line width; these are pixels.
     dash = tuple(length * POINTS_PER_PX / stroke.width for length in stroke.dash)
     return {

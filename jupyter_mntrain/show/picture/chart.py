@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 class Curve(Record, frozen=True):
-    """A line, and its label at the right: ``name`` and ``value``, the recent figure.
+    """A line and the label at its right end: ``name`` and ``value``, the recent figure.
 
     Args:
         fill: whether the area down to zero is filled.
@@ -32,7 +32,7 @@ class Curve(Record, frozen=True):
 
     @property
     def end(self) -> float:
-        """Value of the last known point."""
+        """The value of the last known point."""
         known = self.y[np.isfinite(self.y)]
         return float(known[-1]) if known.size else 0.0
 
@@ -46,7 +46,7 @@ class Band(Record, frozen=True):
 
 
 class Level(Record, frozen=True):
-    """A horizontal line with a name and, if it is not its scale, its value."""
+    """A horizontal line with a name and, optionally, a value."""
 
     y: float
     name: str
@@ -83,12 +83,12 @@ class Chart(Record, frozen=True):
 
 
 def floats(column: Column) -> Floats:
-    """A column as numbers; NaN where the value is unknown or NaN."""
+    """Convert a column to numbers; NaN where the value is unknown or NaN."""
     return np.array([np.nan if value is None else float(value) for value in column])
 
 
 def scale(lines: Sequence[Floats], *, floor: float | None = None) -> tuple[float, float]:
-    """Limits of an axis that shows every point; 0 and 1 without any point.
+    """Return axis limits that show every point; 0 and 1 if there are no points.
 
     Args:
         floor: the lower limit is never below this.

@@ -19,7 +19,7 @@ MOST_ROWS = 12
 
 
 class Header(Record, frozen=True):
-    """The header's texts and numbers.
+    """The texts and numbers of the header.
 
     Args:
         cause: node and cause, if the job failed.
@@ -48,7 +48,7 @@ class Header(Record, frozen=True):
 def make_header(
     summary: JobSummary, view: JobView, *, now_s: float, program: str, has_steps: bool
 ) -> Header:
-    """Make the part above the charts.
+    """Make the header from a job's summary.
 
     Args:
         now_s: Unix time.
@@ -128,7 +128,7 @@ def _waiting(summary: JobSummary, view: JobView, now_s: float) -> Iterator[tuple
 
 
 def _stage_of(known: RankSummary | None, part: PartStatus, rank: RankStatus) -> str:
-    """What this rank does, or what it waits for."""
+    """Return what this rank computes, or what it waits for."""
     if rank.state == "failed" or part.state == "failed":
         if rank.problem is not None:
             return rank.problem.cause

@@ -1,4 +1,4 @@
-"""Link chart: utilization of the links, one direction above zero and the other below. Pure."""
+"""Link chart: utilization of links, sent above zero and received below. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Side(Record, frozen=True):
 def link_chart(
     series: JobSeries, theme: Theme, *, program: str, end_s: float, now_s: float
 ) -> Chart | None:
-    """Chart of the share of the capacity in use, or of bits per second if it is unknown.
+    """Return a chart of the links' utilization, or of bits per second if capacities are unknown.
 
     ``None`` for a job on a single node, which uses no link.
 
@@ -89,9 +89,7 @@ def link_chart(
 
 
 def _sides(series: JobSeries, nodes: Sequence[str], end_s: float, *, is_share: bool) -> list[_Side]:
-    """The directions to draw, those with a sample. Heights are shares of the capacity, or bytes
-    per second.
-    """
+    """Return the directions that have samples, in shares of the capacity or bytes per second."""
     columns = {one.node: one for one in series.links}
     sides = []
     for link in series.summary.links:
@@ -112,7 +110,7 @@ def _sides(series: JobSeries, nodes: Sequence[str], end_s: float, *, is_share: b
 
 
 def _level(sides: Sequence[_Side], y: float) -> Level:
-    """The capacity of one direction, with its rate if all links have the same."""
+    """Return the capacity of one direction, with its rate if all links have the same."""
     rates = {
         formats.bit_rate(side.link.capacity.bytes_per_s)
         for side in sides

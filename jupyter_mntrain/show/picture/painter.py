@@ -66,7 +66,7 @@ class Marks(Record, frozen=True):
 
 
 class Painter:
-    """Paints one frame after the other; axes are kept between frames."""
+    """Paints one frame after another; axes are kept between frames."""
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
@@ -85,7 +85,7 @@ class Painter:
         note: str = "",
         samples: Sequence[WrittenText] = (),
     ) -> bytes:
-        """One frame as PNG.
+        """Return one frame as PNG.
 
         Args:
             span: Unix times at both ends of the time axis.
@@ -120,7 +120,7 @@ class Painter:
     # header
 
     def _paint_header(self, header: Header) -> float:
-        """Draws the header; returns its height."""
+        """Draw the header; return its height."""
         theme, write = self._theme, self._canvas.write
         y = 20 + (self._paint_cause(header.cause, header.hint or "") if header.cause else 0.0)
         y += self._paint_warnings(header.warnings, y)
@@ -155,7 +155,7 @@ class Painter:
         return y + 8
 
     def _paint_cause(self, cause: str, hint: str) -> float:
-        """Draws the cause of a failure in a frame; returns its height."""
+        """Draw the cause of a failure in a frame; return its height."""
         theme, canvas = self._theme, self._canvas
         lines = canvas.wrapped(cause, FULL_PX - 36, LARGE, most=6, bold=True)
         height = 20.0 * len(lines) + 36
@@ -167,7 +167,7 @@ class Painter:
         return height
 
     def _paint_warnings(self, warnings: Sequence[str], top: float) -> float:
-        """Draws the warnings; returns their height."""
+        """Draw the warnings; return their height."""
         theme, canvas = self._theme, self._canvas
         height = 0.0
         for warning in warnings:
@@ -245,7 +245,7 @@ class Painter:
                 free = self._canvas.write(x, top + 7, event.label, SMALL, theme.bad)
 
     def _axes_of(self, chart: Chart, top: float, height: float) -> Axes:
-        """The chart's axes, empty and in place."""
+        """Return the chart's axes, empty and in place."""
         axes = self._axes.get(chart.key)
         if axes is None:
             axes = self._axes[chart.key] = self.figure.add_axes((0, 0, 1, 1))
@@ -297,7 +297,7 @@ class Painter:
         axes.set_axisbelow(True)
 
     def _paint_labels(self, chart: Chart, top: float, height: float) -> None:
-        """Draw, at the right end of every line, a leader, its dash, its name and its last value."""
+        """Draw a leader, dash, name and last value at the right end of every line."""
         theme, canvas, (low, high) = self._theme, self._canvas, chart.limits
         plain, dashed = Stroke(theme.axis, width=1.2), Stroke(theme.axis, width=1.2, dash=(4, 3))
         labels: list[tuple[float, str, str, Stroke, str]] = [
@@ -323,6 +323,6 @@ class Painter:
 
 
 def _height(chart: Chart) -> int:
-    """Pixels: enough for every label."""
+    """Return a height in pixels that fits every label."""
     labels = len(chart.curves) + len(chart.levels)
     return 36 if chart.note else max(chart.height_px, LABEL_GAP_PX * labels)

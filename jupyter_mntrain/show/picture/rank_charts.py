@@ -23,7 +23,7 @@ MOST_ABOVE = 2.0
 
 
 def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
-    """Chart of the job's tokens per second and each rank's pace."""
+    """Return a chart of the job's tokens per second and each rank's pace."""
     curves, bands = _rank_lines(series, "pace_tokens_per_s", formats.rate, theme)
     subtitle = "job, and each rank's pace"
     if len(series.ranks) >= MANY_RANKS:
@@ -53,7 +53,7 @@ def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
 
 
 def _predicted(summary: JobSummary, highest: float) -> tuple[Level, ...]:
-    """The throughput that the plan predicted, unless it would press all curves flat."""
+    """Return the throughput that the plan predicted, unless it would flatten all curves."""
     rate = summary.predicted_tokens_per_s
     if rate is None or rate > MOST_ABOVE * highest:
         return ()
@@ -61,7 +61,7 @@ def _predicted(summary: JobSummary, highest: float) -> tuple[Level, ...]:
 
 
 def mfu_chart(series: JobSeries, theme: Theme) -> Chart:
-    """Chart of each rank's model FLOPs utilization, of its own device's peak."""
+    """Return a chart of each rank's MFU, relative to its own device's peak."""
     curves, bands = _rank_lines(series, "mfu", formats.percent, theme)
     limits = scale(_heights(curves, bands), floor=0.0)
     digits = 0 if limits[1] - limits[0] > 0.05 else 1
@@ -79,7 +79,7 @@ def mfu_chart(series: JobSeries, theme: Theme) -> Chart:
 
 
 def compute_chart(series: JobSeries, theme: Theme) -> Chart:
-    """Chart of the share of a step that each rank computes."""
+    """Return a chart of the share of a step that each rank computes."""
     curves, bands = _rank_lines(series, "compute", formats.percent, theme)
     low, _ = scale(_heights(curves, bands), floor=0.0)
     words, summary = "forward, backward, optimizer: share of a step", series.summary
@@ -101,7 +101,7 @@ def compute_chart(series: JobSeries, theme: Theme) -> Chart:
 
 
 def loss_chart(series: JobSeries, theme: Theme) -> Chart:
-    """Chart of the loss, and of the loss on text that is not trained on."""
+    """Return a chart of the training loss and the loss on held-out text."""
     summary = series.summary
     told: tuple[tuple[JobColumns | EvaluationColumns, str, Any, Stroke], ...] = (
         (series.job, "loss", summary.loss, Stroke(theme.text, width=1.8)),
@@ -142,7 +142,7 @@ def loss_chart(series: JobSeries, theme: Theme) -> Chart:
 
 
 def _chart(series: JobSeries, figure: str, **settings: Any) -> Chart:
-    """A chart; without curves, it says why this figure is not known."""
+    """Return a chart; without curves, it says why the figure is not known."""
     why = series.summary.missing.get(figure, "not reported")
     return Chart(note=None if settings["curves"] else f"{formats.ABSENT}: {why}", **settings)
 
@@ -161,7 +161,7 @@ def _curve(
 
 
 def _extremes(columns: RankColumns | JobColumns, column: str) -> tuple[Band, ...]:
-    """The lowest and highest values of the steps that rows stand for, where they are several."""
+    """Return a band between the lowest and highest values, where rows stand for several steps."""
     low, high = (floats(of.get(column, ())) for of in (columns.low, columns.high))
     length = min(len(low), len(high))
     times = floats(columns.time_s[:length])
@@ -169,7 +169,7 @@ def _extremes(columns: RankColumns | JobColumns, column: str) -> tuple[Band, ...
 
 
 def _heights(curves: Sequence[Curve], bands: Sequence[Band]) -> list[Floats]:
-    """All that is drawn: the scale shows every point."""
+    """Return everything that is drawn, for a scale that shows every point."""
     return [
         *(curve.y for curve in curves),
         *(line for band in bands for line in (band.low, band.high)),
@@ -177,8 +177,9 @@ def _heights(curves: Sequence[Curve], bands: Sequence[Band]) -> list[Floats]:
 
 
 def _rank_lines(series: JobSeries, column: str, spell: Spell, theme: Theme) -> Lines:
-    """A curve per rank, or, for many ranks, a band and the slowest one; labeled with the recent
-    figures.
+    """Return a curve per rank, or for many ranks those of minimum, median and maximum.
+
+    The labels show the recent figures.
     """
     known = [one for one in series.ranks if getattr(one, column)]
     figures = {one.rank: spell(getattr(one, column)) for one in series.summary.ranks}

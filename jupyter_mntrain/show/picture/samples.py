@@ -19,7 +19,7 @@ GAP_PX = 7
 
 
 class NewestText(Record, frozen=True):
-    """One sample, wrapped into lines that fit."""
+    """One text sample, wrapped into lines that fit."""
 
     prompt: str
     step: str
@@ -27,7 +27,7 @@ class NewestText(Record, frozen=True):
 
 
 def newest_texts(texts: Sequence[WrittenText]) -> list[WrittenText]:
-    """The last text of each prompt, oldest first."""
+    """Return the last text of each prompt, oldest first."""
     last: dict[str, WrittenText] = {}
     for one in texts:
         last.pop(one.prompt, None)
@@ -36,7 +36,7 @@ def newest_texts(texts: Sequence[WrittenText]) -> list[WrittenText]:
 
 
 def block_height(samples: Sequence[NewestText]) -> float:
-    """Height in pixels; 0 without samples."""
+    """Return the height of the samples in pixels; 0 without samples."""
     rows = sum(1 + len(one.lines) for one in samples)
     return TITLE_PX + rows * LINE_PX + len(samples) * GAP_PX if samples else 0
 

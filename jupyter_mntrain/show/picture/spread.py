@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def spread(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
-    """Positions near ``wanted``, in the same order, at least ``gap`` apart, within [low, high].
+    """Return positions near ``wanted``, in order, at least ``gap`` apart, within [low, high].
 
     If they do not all fit, the gap is made smaller.
     """

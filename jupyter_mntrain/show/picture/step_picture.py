@@ -84,7 +84,7 @@ class StepPainter:
         """Face, edge and hatch."""
 
     def paint(self, steps: Sequence[SeenStep]) -> bytes:
-        """The picture as PNG."""
+        """Return the picture as PNG."""
         theme, canvas = self._theme, self.canvas
         self._end_s = max((step.spans.seconds for step in steps), default=0.0)
         kinds = {span.kind for step in steps for rank in _drawn(step) for span in rank}

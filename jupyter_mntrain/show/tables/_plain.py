@@ -10,7 +10,7 @@ from rich.table import Table
 
 
 def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Table without vertical lines; columns in ``right`` are right-aligned numbers."""
+    """Return a table without vertical lines; columns in ``right`` are right-aligned numbers."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="dim")
     for column in columns:
         if column in right:
@@ -21,7 +21,7 @@ def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def folding(lines: Iterable[RenderableType]) -> Table:
-    """Lines that wrap at the width of the tables."""
+    """Return lines that wrap at the width of the tables."""
     grid = Table.grid()
     grid.add_column(overflow="fold")
     for line in lines:

@@ -1,4 +1,4 @@
-"""Benchmark's tables: bus bandwidth by operation and message size, pairs, and what is too slow."""
+"""Benchmark tables: bus bandwidth by operation and message size, pairs, and what is too slow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BACKENDS: Final[Mapping[str, str]] = {"gloo": "Gloo", "nccl": "NCCL"}
 
 
 def benchmark_table(report: BenchReport) -> RenderableType:
-    """The report in 80 columns: each operation, its message sizes, the pairs, and the problems."""
+    """Return the report in 80 columns: operations, message sizes, pairs and problems."""
     parts: list[RenderableType] = [folding([Text(heading(report))]), _operations(report)]
     parts += [Text(), _sizes(report)]
     if report.pairs:
@@ -44,7 +44,7 @@ def benchmark_table(report: BenchReport) -> RenderableType:
 
 
 def heading(report: BenchReport) -> str:
-    """Ranks, backend and transport in one line."""
+    """Return ranks, backend and transport in one line."""
     counts = [
         f"{node} {formats.plural(sum(one.node == node for one in report.ranks), 'rank')}"
         for node in dict.fromkeys(one.node for one in report.ranks)
@@ -54,7 +54,7 @@ def heading(report: BenchReport) -> str:
 
 
 def transport_words(report: BenchReport) -> str:
-    """What the messages go over, as NCCL reports it."""
+    """Return the transport of messages, as NCCL reports it."""
     if report.backend == "gloo":
         return "TCP"
     ways = dict.fromkeys(way for one in report.ranks for way in one.transport.ways)
@@ -64,7 +64,7 @@ def transport_words(report: BenchReport) -> str:
 
 
 def _operations(report: BenchReport) -> RenderableType:
-    """The largest message's bus bandwidth, and the smallest one's time."""
+    """Return each operation's bandwidth for the largest message and time for the smallest."""
     head = ("operation", "largest", "bus bandwidth", "of line rate", "latency")
     table = plain_table(*head, right=head[1:])
     for operation in OPERATIONS:
@@ -85,7 +85,7 @@ def _operations(report: BenchReport) -> RenderableType:
 
 
 def _sizes(report: BenchReport) -> RenderableType:
-    """Bus bandwidth by message size, an operation a column."""
+    """Return bus bandwidth by message size, with a column per operation."""
     shown = [one for one in OPERATIONS if report.of(one)]
     table = plain_table("size", *map(NAMES.get, shown), right=("size", *NAMES.values()))  # type: ignore[arg-type]
     by_size: dict[int, dict[Operation, float]] = {}

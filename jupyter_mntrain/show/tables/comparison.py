@@ -1,4 +1,4 @@
-"""Comparison tables: figures of several jobs, and the settings that differ between them."""
+"""Comparison tables: figures of several jobs, and the settings in which they differ."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ _GAP: Final = 3
 
 
 class BesideEachOther:
-    """Table with a column per job, headed by its id. Jobs that do not fit side by side follow
-    below. A name is cut where it does not fit; other cells fold.
+    """A table with a column per job, headed by its id.
+
+    Jobs that do not fit side by side follow below. A name is cut where it does not fit; other cells
+    fold.
 
     Args:
         jobs: ids.
@@ -61,7 +63,7 @@ class BesideEachOther:
 
 
 def figure_table(jobs: Sequence[JobSummary]) -> RenderableType:
-    """One row per figure, as ``status`` has them, one column per job."""
+    """Return one row per figure, as ``status`` has them, and one column per job."""
     labels = list(dict.fromkeys(label for job in jobs for label, *_ in headline(job)))
     figures = [{label: _figure(value, bad) for label, value, bad in headline(job)} for job in jobs]
     absent = Text(formats.ABSENT)
@@ -77,7 +79,7 @@ def figure_table(jobs: Sequence[JobSummary]) -> RenderableType:
 
 
 def ranking_line(ranking: Ranking) -> Text:
-    """Which job is the fastest, and by which figure; or why that cannot be told."""
+    """Say which job is the fastest, and by which figure; or why that is not known."""
     if ranking.refused is not None:
         return Text(f"Not ranked by {ranking.figure}: {ranking.refused}.", "yellow")
     first, *others = ranking.jobs
@@ -90,14 +92,14 @@ def ranking_line(ranking: Ranking) -> Text:
 
 
 def _times(one: RankedJob) -> str:
-    """With its range, where that is wide."""
+    """Return a factor, with its range if that is wide."""
     if one.high <= SURE * one.low:
         return times(one.times)
     return f"{formats.fixed(one.low, 1)} to {formats.fixed(one.high, 1)}{formats.SPACE}×"
 
 
 def difference_table(settings: Sequence[DifferentSetting], jobs: Sequence[str]) -> RenderableType:
-    """One row per setting, one column per job; of three and more the odd one out is bold."""
+    """Return one row per setting and one column per job; of three or more, the odd one is bold."""
     if not settings:
         return Text("All settings are the same.")
     rows = []
@@ -109,7 +111,7 @@ def difference_table(settings: Sequence[DifferentSetting], jobs: Sequence[str]) 
 
 
 def same_line(names: Sequence[str]) -> Text:
-    """How many settings are the same."""
+    """Say how many settings are the same."""
     return Text(f"{len(names)} other settings are the same" if names else "", "dim")
 
 

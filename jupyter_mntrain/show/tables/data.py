@@ -1,4 +1,4 @@
-"""Data: the first sequences that are trained on, with what is learned marked."""
+"""Training data: the first sequences, with the tokens that are learned marked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STYLES: dict[Mark, str] = {
 
 
 def data_text(preview: DataPreview) -> RenderableType:
-    """What the data becomes, as the log of a job says it."""
+    """Render the first sequences as a job's log shows them."""
     return Group(*_parts(preview))
 
 

@@ -1,4 +1,4 @@
-"""Device list: what CPUs and GPUs do, when that was measured, and what disturbed it."""
+"""Device list: speeds of CPUs and GPUs, when they were measured, and what disturbed that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALONE = "alone"
 def device_list(
     measured: Iterable[tuple[str, DeviceMeasurement]], *, now_s: float
 ) -> RenderableType:
-    """One line per device and dtype.
+    """Return one line per device and dtype.
 
     Args:
         measured: with the name of each one's node.

@@ -1,4 +1,4 @@
-"""Doctor's table: what each check found on each node, worst first, and how to mend it."""
+"""Doctor's table: what each check found on each node, worst first, and how to fix it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_COLUMNS: Final = 4
 def doctor_table(
     report: DoctorReport, checks: Sequence[Check], *, every: bool = False
 ) -> RenderableType:
-    """What was found, in three parts: the count, the table, and each problem with its fix.
+    """Return the findings in three parts: the counts, the table, and each problem with its fix.
 
     Args:
         checks: in the order of the rows.
@@ -51,7 +51,7 @@ def doctor_table(
 
 
 def _summary(report: DoctorReport) -> RenderableType:
-    """What was found, and below it what passed."""
+    """Return the counts of findings, and below them what passed."""
     counts = {level: len(report.at(level)) for level in ORDER}
     told: tuple[tuple[Level, str], ...] = (
         ("stops", "stop a launch" if counts["stops"] > 1 else "stops a launch"),
@@ -69,7 +69,7 @@ def _summary(report: DoctorReport) -> RenderableType:
 
 
 def _untold(report: DoctorReport) -> Sequence[Finding]:
-    """What is unknown, and somebody can do something about: once, if it is so of several nodes."""
+    """Return the unknown findings that have a fix, each once even if several nodes have it."""
     found = [one for one in report.at("unknown") if one.problem and one.problem.fix]
     return list({(one.check, one.problem): one for one in found}.values())
 
@@ -88,7 +88,7 @@ def _grid(report: DoctorReport, shown: Sequence[Check]) -> RenderableType:
 
 
 def _cell(report: DoctorReport, check: Check, node: str) -> Text:
-    """The worst that a check found on a node."""
+    """Return the worst finding of a check on a node."""
     found = [one for one in report.findings if (one.check, one.node) == (check.id, node)]
     if not found:
         return Text("—", style="dim")

@@ -1,4 +1,4 @@
-"""Job status: what hurts first, then state, figures, ranks and links."""
+"""Job status: problems first, then state, figures, ranks and links."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def status_view(
 
 
 def reports_nothing(summary: JobSummary, view: JobView) -> bool:
-    """Whether a script of the user's runs, or has run, and none of its ranks reports its steps."""
+    """Whether the job runs a user's script, none of whose ranks reports its steps."""
     is_own = not view.spec.needs_package and view.state not in ("pending", "starting")
     return is_own and not any(rank.step for rank in summary.ranks)
 
@@ -150,7 +150,7 @@ def _told_lines(
 
 
 def over_line(mark: EventMark) -> Text:
-    """What a warning that is over said, and when."""
+    """Return a warning that is over, and when it was."""
     end_s = mark.end_s or mark.time_s
     times = f"from {formats.clock(mark.time_s)} to {formats.clock(end_s)}"
     lasted = formats.duration(end_s - mark.time_s)
@@ -158,31 +158,31 @@ def over_line(mark: EventMark) -> Text:
 
 
 def changed_words(event: JobEvent) -> str:
-    """Settings that were changed while the job ran, and by whom."""
+    """Say which settings were changed while the job ran, and by whom."""
     return f"changed after step {count(event.step)}: {shown_line(event.label)}"
 
 
 def silent_nodes(summary: JobSummary) -> tuple[str, ...]:
-    """Nodes of the job that do not answer."""
+    """Return the job's nodes that do not answer."""
     return tuple(dict.fromkeys(one.node for one in summary.ranks if one.state == "unknown"))
 
 
 def silence_line(node: str, problem: Problem | None) -> Text:
-    """That a node does not answer; why and what to do, if that is known."""
+    """Say that a node does not answer, and why and what to do if that is known."""
     if problem is None:
         return Text.assemble(("⚠ ", "yellow"), (f"{node} does not answer", "bold"))
     return problem_text(problem, mark="⚠", style="yellow")
 
 
 def stall_line(stall: Problem, now_s: float) -> Text:
-    """Why a running job makes no progress, and what to do."""
+    """Say why a running job makes no progress, and what to do."""
     since_s = now_s - (stall.time_s or 0.0)
     before = f"stalled for {formats.duration(max(0.0, since_s))}: "
     return problem_text(stall, mark="⚠", style="yellow", before=before)
 
 
 def restart_line(restart: Restart, now_s: float) -> Text:
-    """When the next attempt starts, or what it is waiting for."""
+    """Say when the next attempt starts, or what it is waiting for."""
     text = Text("⟳ ", style="cyan")
     in_s = restart.at_s - now_s
     when = f"starts in {formats.duration(in_s)}" if in_s > 1 else "is starting"
@@ -191,7 +191,7 @@ def restart_line(restart: Restart, now_s: float) -> Text:
 
 
 def sample_line(sample: WrittenText) -> Text:
-    """The model's newest text, cut at the line's end."""
+    """Return the model's newest text, cut at the end of the line."""
     return Text.assemble(
         (f"sample at step {count(sample.step)}  ", "dim"),
         (shown_line(sample.prompt, SAMPLE_CHARACTERS), "bold"),
@@ -202,7 +202,7 @@ def sample_line(sample: WrittenText) -> Text:
 
 
 def state_line(summary: JobSummary) -> Text:
-    """Icon, state, name, id and step."""
+    """Return icon, state, name, id and step."""
     text = state_text(summary.state)
     text.append(f"  {summary.name}", style="bold")
     text.append(f"  {summary.job_id}", style="dim")
@@ -220,7 +220,7 @@ def state_line(summary: JobSummary) -> Text:
 
 
 def step_words(summary: JobSummary) -> str:
-    """The last step that every rank has finished, and of how many."""
+    """Return the last step that every rank has finished, and the total."""
     step, total = summary.step, summary.total_steps
     if step and total and step > total:
         return f"step {count(step)}, more than the {count(total)} that it told"
@@ -229,7 +229,7 @@ def step_words(summary: JobSummary) -> str:
 
 
 def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:
-    """How long it has run, and when it is done."""
+    """Say how long the job has run, and when it is done."""
     word = "ran" if summary.state in TERMINAL else "elapsed"
     facts = [f"{word} {formats.duration(elapsed_s)}"]
     if summary.remaining_s is not None:
@@ -243,7 +243,7 @@ def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:
 
 
 def progress_line(summary: JobSummary, now_s: float) -> str:
-    """Status on one line, for output that cannot be redrawn."""
+    """Return the status in one line, for output that cannot be redrawn."""
     hurts = what_hurts(summary)
     bad = [_told_words(one) for one in hurts if one.hurt != "warned"]
     facts = [f"{formats.clock(now_s)} {', '.join([*bad, summary.state])}"]
@@ -277,7 +277,7 @@ def _told_words(told: Told) -> str:
 
 
 def headline(summary: JobSummary) -> Iterable[tuple[str, str, bool]]:
-    """Label and value of every headline figure, and whether it is NaN or infinite."""
+    """Yield label and value of every headline figure, and whether it is NaN or infinite."""
     yield "tok/s", formats.rate(summary.tokens_per_s), False
     yield "job MFU", percent(summary.mfu), False
     yield "step time", formats.seconds(summary.step_s), False
@@ -299,7 +299,7 @@ def _numbers(summary: JobSummary) -> Table:
 
 
 def _number_notes(summary: JobSummary) -> Iterable[Text]:
-    """Why a figure is not known, what is not finite or not as planned, and whence peaks are."""
+    """Yield notes on figures: unknown, not finite, off plan, and where peaks come from."""
     yield from (Text(line, style="dim") for line in window_lines(summary))
     if summary.not_finite:
         yield Text(f"⚠ {formats.not_finite(summary)}", style="bold red")
@@ -317,7 +317,7 @@ def _number_notes(summary: JobSummary) -> Iterable[Text]:
 
 
 def window_lines(numbers: JobNumbers) -> Iterable[str]:
-    """What rates and the step time are of, and what the time went into."""
+    """Yield which steps the rates cover, and what the time was spent on."""
     window, whole, spread = numbers.window, numbers.whole, numbers.step_spread
     if spread is not None and spread.high > UNEVEN * spread.low:
         low, high = formats.seconds(spread.low), formats.seconds(spread.high)
@@ -337,7 +337,7 @@ def window_lines(numbers: JobNumbers) -> Iterable[str]:
 
 
 def link_table(links: Sequence[LinkSummary], now_s: float) -> Table:
-    """One row per node and direction.
+    """Return one row per node and direction.
 
     Args:
         now_s: Unix time, for the age of a measurement.
@@ -357,7 +357,7 @@ def link_table(links: Sequence[LinkSummary], now_s: float) -> Table:
 def _links(
     links: Sequence[LinkSummary], now_s: float, most: int | None
 ) -> Iterable[RenderableType]:
-    """Their table; of more than fit on a screen the fullest ones, and how full the others are."""
+    """Yield the link table; if there are too many links, the fullest and a summary of the rest."""
     if most is None or len(links) <= most:
         yield link_table(links, now_s)
         return
@@ -372,7 +372,7 @@ def _links(
 
 
 def _fullness(link: LinkSummary) -> float:
-    """Those of which it is not known come last."""
+    """Return the sort key of a link's utilization; unknown ones come last."""
     return -1.0 if link.utilization is None else link.utilization
 
 

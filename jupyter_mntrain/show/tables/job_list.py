@@ -24,7 +24,7 @@ def job_table(
     search: str = "",
     may_have_more: bool = False,
 ) -> RenderableType:
-    """One row per job; below, whose jobs may be missing.
+    """Return one row per job, and below which nodes' jobs may be missing.
 
     Args:
         awaited: which nodes have not answered yet.

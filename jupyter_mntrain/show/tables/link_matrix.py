@@ -1,4 +1,4 @@
-"""Link matrix: what every node's link to every other one carries, and how long a byte takes."""
+"""Link matrix: the capacity and latency of every link between nodes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ Pairs = Mapping[tuple[str, str], LinkMeasurement]
 
 
 def link_list(links: Sequence[LinkMeasurement]) -> RenderableType:
-    """One line per link, with the interface and what disturbed the measurement; of many, the
-    slowest.
-    """
+    """Return one line per link, with what disturbed its measurement; of many, the slowest."""
     table = plain_table(
         *("from", "to", "interface", "carries", "latency", "condition"),
         right=("carries", "latency"),
@@ -57,8 +55,7 @@ def link_list(links: Sequence[LinkMeasurement]) -> RenderableType:
 
 
 def link_matrix(links: Sequence[LinkMeasurement]) -> RenderableType | None:
-    """Senders down, receivers across; the slower a link compared with the fastest, the redder, and
-    marked.
+    """Return a matrix, senders down and receivers across; slower links are redder, and marked.
 
     Of several networks, the one that carries most. ``None`` for two nodes, and for more than fit.
     """
@@ -108,7 +105,7 @@ def _short(node: str, most: int = 10) -> str:
 
 
 def _short_rate(bytes_per_s: float) -> str:
-    """In three characters and a letter: ``941M``, ``2.4G``."""
+    """Format a rate in three characters and a letter: ``941M``, ``2.4G``."""
     mbit_per_s = bytes_per_s * 8 / 1e6
     if mbit_per_s >= 1000:
         gbit_per_s = mbit_per_s / 1000

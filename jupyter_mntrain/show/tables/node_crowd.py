@@ -1,4 +1,4 @@
-"""Node crowd: many nodes with a line each, the worst first; what they have alike is said once."""
+"""Node crowd: many nodes, one line each, worst first; common hardware is listed once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORST_FIRST: Final[tuple[Liveness, ...]] = ("lost", "suspect", "connecting", "u
 
 
 def crowd_table(nodes: Sequence[NodeView], states: Sequence[Text]) -> Table:
-    """One line per node; nodes that do not answer, or have a problem, come first.
+    """Return one line per node; nodes that do not answer or have a problem come first.
 
     Args:
         states: of the nodes, in their order.
@@ -41,7 +41,7 @@ def crowd_table(nodes: Sequence[NodeView], states: Sequence[Text]) -> Table:
 
 
 def hardware_lines(infos: Sequence[NodeInfo]) -> Iterable[Text]:
-    """What the nodes have, the most common first; nodes of a rarer kind are named."""
+    """Yield the nodes' hardware, most common first; nodes of a rarer kind are named."""
     kinds: dict[str, list[str]] = {}
     for info in infos:
         kinds.setdefault(_hardware(info), []).append(info.name)

@@ -1,4 +1,4 @@
-"""Node history table: a line of blocks per figure, with its newest, mean and highest value."""
+"""Node history table: a sparkline per figure, with its newest, mean and highest value."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _STATES: Final = {
 
 
 def history_table(history: NodeHistory, last_s: float, now_s: float) -> RenderableType:
-    """One row per figure; below, the jobs and the gaps of this time.
+    """Return one row per figure, and below the jobs and gaps in this period.
 
     Args:
         last_s: seconds that were asked for.
@@ -67,7 +67,7 @@ def history_table(history: NodeHistory, last_s: float, now_s: float) -> Renderab
 
 
 def line_name(part: HistoryPart, figure: Figure) -> str:
-    """GPU 0 use; eno1 out; CPU."""
+    """Return the label of a line: GPU 0 use; eno1 out; CPU."""
     name = _NAMES[figure]
     if part.kind == "gpu":
         return f"GPU {part.index} {name}"
@@ -86,7 +86,7 @@ def _cells(part: HistoryPart, line: HistoryLine) -> Iterator[str]:
 
 
 def _top(part: HistoryPart, figure: Figure, highest: float) -> float:
-    """What is drawn as a full block: all there is of it, if that is known."""
+    """Return the value of a full block: the total, if that is known."""
     if figure in ("cpu_share", "utilization"):
         return 1.0
     if figure == "memory_bytes" and part.total:
@@ -95,7 +95,7 @@ def _top(part: HistoryPart, figure: Figure, highest: float) -> float:
 
 
 def sparkline(values: Sequence[float | None], top: float) -> str:
-    """One block per value from 0 to ``top``; a blank where it is not known."""
+    """Return one block per value from 0 to ``top``; a blank where it is not known."""
     last = len(_BLOCKS) - 1
     return "".join(
         " " if value is None else _BLOCKS[max(0, min(last, round(value / (top or 1.0) * last)))]

@@ -48,7 +48,7 @@ UNKNOWN = (Text(formats.ABSENT),) * 4
 
 
 class Surroundings(Record, frozen=True):
-    """Reasons why nodes may be missing.
+    """Reasons why nodes may be missing from the list.
 
     Args:
         discovery_problem: why discovery may miss nodes.
@@ -60,7 +60,7 @@ class Surroundings(Record, frozen=True):
 
 
 class NodeRows:
-    """One row per node, with fewer columns where there is little room: no address is torn.
+    """One row per node, with fewer columns on narrow terminals, so that no address is broken.
 
     Args:
         rows: name, state, GPUs, CPU and memory, interfaces and jobs of each.
@@ -106,7 +106,7 @@ def node_table(
     around: Surroundings,
     every: bool = False,
 ) -> RenderableType:
-    """One row per node; below, why nodes are silent and which versions differ.
+    """Return one row per node, and below why nodes are silent and which versions differ.
 
     Args:
         now_s: Unix time, for ages.
@@ -138,7 +138,7 @@ def node_table(
 
 
 def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
-    """Data for ``nodes --json``: every node, with its version divergences."""
+    """Return the data of ``nodes --json``: every node, with its version divergences."""
     different = divergences([node.info for node in nodes if node.info])
     return [
         {
@@ -151,7 +151,7 @@ def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
 
 
 def no_nodes(cluster: str, program: str) -> Text:
-    """Advice for a cluster without nodes."""
+    """Return advice for a cluster without nodes."""
     return Text.assemble(
         (f"No node of cluster {cluster!r} is answering.", "bold"),
         f" Invite one: {program} invite\n"
@@ -180,7 +180,7 @@ def _state(node: NodeView, now_s: float, between: str = "\n") -> Text:
 def _cells(
     info: NodeInfo, heartbeat: Heartbeat | None, *, every: bool, now_s: float
 ) -> Iterable[Text]:
-    """GPUs, CPU and memory, interfaces, jobs."""
+    """Yield the cells of a node: GPUs, CPU and memory, interfaces, jobs."""
     yield _gpus(info, heartbeat)
     yield _machine(info.inventory, heartbeat)
     yield _interfaces(info, heartbeat, every=every, now_s=now_s)
@@ -203,7 +203,7 @@ def _gpus(info: NodeInfo, heartbeat: Heartbeat | None) -> Text:
 
 
 def _abilities(gpus: Sequence[Gpu], versions: Versions) -> Iterable[str]:
-    """What recipes and torch need of GPUs: their compute capability, and their driver."""
+    """Yield what matters to recipes and torch: compute capability and driver version."""
     told = dict.fromkeys(gpu.compute_capability for gpu in gpus if gpu.compute_capability)
     if any(gpu.is_unified for gpu in gpus):
         yield "its memory is the machine's"
@@ -216,7 +216,7 @@ def _abilities(gpus: Sequence[Gpu], versions: Versions) -> Iterable[str]:
 
 
 def availability_lines(availability: Availability) -> Iterable[str]:
-    """What its owner offers, if that is not everything."""
+    """Yield what the owner offers to jobs, if that is not everything."""
     if availability.gpus is not None or availability.memory_bytes is not None:
         gpus = "all GPUs"
         if availability.gpus is not None:

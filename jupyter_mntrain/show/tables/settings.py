@@ -1,4 +1,4 @@
-"""Settings table: every setting of a run, its value, and where that came from."""
+"""Settings table: every setting of a run, its value, and where it was set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AUTO = "auto"
 
 
 def settings_table(settings: Iterable[Setting]) -> RenderableType:
-    """One row per setting; what somebody chose is bold. Below, why some have no value yet."""
+    """Return one row per setting, bold if chosen, and below why some have no value yet."""
     settings = tuple(settings)
     table = plain_table("setting", "value", "from")
     for one in settings:
@@ -30,7 +30,7 @@ def settings_table(settings: Iterable[Setting]) -> RenderableType:
 
 
 def setting_words(one: Setting) -> str:
-    """A setting's value, and what is used in its place."""
+    """Return a setting's value, and what is used instead if that differs."""
     if one.value is None and one.chosen is None:
         return AUTO if one.origin == "auto" else "not set"
     if one.value is None or one.chosen is None:
@@ -39,5 +39,5 @@ def setting_words(one: Setting) -> str:
 
 
 def value_words(value: Any) -> str:
-    """A value as in a recipe; text without quotes."""
+    """Format a value as in a recipe; text without quotes."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

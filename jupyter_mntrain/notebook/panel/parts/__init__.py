@@ -1,1 +1,1 @@
-"""Parts of the panel, each with its own widgets: nodes of a source, files, doctor, prediction."""
+"""Parts of the panel with their own widgets: nodes of a source, files, doctor, prediction."""

@@ -1,4 +1,4 @@
-"""Doctor part of a panel: one line of what it found, a button, and what a launch said."""
+"""Doctor part of a panel: a line of findings, a button, and what a launch reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_mntrain.verbs.panel.node_row import RowCheck
 
 
 class DoctorPart:
-    """Hidden while no node is chosen.
+    """The doctor's line and button; hidden while no node is chosen.
 
     Args:
         again: called when the button is clicked.

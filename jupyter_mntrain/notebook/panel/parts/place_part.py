@@ -1,4 +1,4 @@
-"""Place part of a panel: fields for files, folder and interpreter, folded until they are needed."""
+"""Place part of a panel: fields for files, folder and interpreter, folded until needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TITLE = "Files and interpreter"
 
 
 class PlacePart:
-    """A button that shows and hides the fields; what was filled in or is sent is never hidden.
+    """A button that shows and hides the fields; fields that are in use stay visible.
 
     Args:
         do: runs a click's task in the panel's own thread.

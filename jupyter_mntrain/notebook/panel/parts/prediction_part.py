@@ -13,7 +13,7 @@ from jupyter_mntrain.verbs.panel.prediction import Prediction
 
 
 class PredictionPart:
-    """Hidden for a script.
+    """The prediction and its button; hidden for a script.
 
     Args:
         measure: called when the button is clicked.

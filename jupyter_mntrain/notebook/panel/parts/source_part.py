@@ -1,4 +1,4 @@
-"""Source part of a panel: where the nodes come from, and what is asked of a scheduler."""
+"""Source part of a panel: where nodes come from, and what to request from a scheduler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN = "this cluster"
 
 
 class SourcePart:
-    """A choice, and a field for each option that the chosen source declares.
+    """A choice of source, and a field for each option that the source declares.
 
     Args:
         listen: calls back when a person sets a widget's value.
@@ -41,7 +41,7 @@ class SourcePart:
         listen(self.choice, lambda source: change(lambda choices: with_source(choices, source)))
 
     def show(self, source: str, fields: Sequence[SourceField]) -> None:
-        """Show the fields of a source; none if the nodes are the cluster's own."""
+        """Show the fields of a source; none for the cluster's own nodes."""
         put(self.choice, value=source)
         if source != self._source:
             self._source = source

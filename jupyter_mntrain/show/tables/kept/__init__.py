@@ -1,1 +1,1 @@
-"""Tables of what is kept on nodes: checkpoints and large files."""
+"""Tables of what nodes store: checkpoints and large files."""

@@ -1,4 +1,4 @@
-"""Checkpoint table: what a run has saved, and where."""
+"""Checkpoint table: what a run has saved, and on which nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOSS = "evaluation loss"
 
 
 def checkpoint_table(listed: RunCheckpoints, *, now_s: float, program: str) -> RenderableType:
-    """One row per checkpoint, the newest first."""
+    """Return one row per checkpoint, newest first."""
     below = [
         Text(f"{node}: {directory}", style="dim", overflow="fold")
         for node, directory in listed.directories.items()

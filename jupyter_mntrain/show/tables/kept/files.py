@@ -1,4 +1,4 @@
-"""Tables of large files: what was brought where, what lies on nodes, and what may go."""
+"""Tables of large files: what was copied where, what nodes store, and what can be deleted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_NAMED = 3
 
 
 def pushed_text(pushed: Pushed) -> RenderableType:
-    """On which nodes it is now, how fast it came, and why it is not on the others."""
+    """Say which nodes have it now, how fast it was copied, and why other nodes lack it."""
     lines = []
     came = [node for node in pushed.nodes if node not in pushed.had]
     if came:
@@ -52,7 +52,7 @@ def pulled_text(pulled: Pulled) -> RenderableType:
 
 
 def written_text(job_id: str, written: WrittenFiles, program: str) -> Text:
-    """What a job wrote, in one line; empty if that is nothing."""
+    """Return what a job wrote, in one line; empty if nothing."""
     if not written.count:
         return Text()
     named = ", ".join(map(shown_name, written.paths[:MOST_NAMED]))
@@ -66,7 +66,7 @@ def written_data(written: WrittenFiles) -> dict[str, object]:
 
 
 def by_node(name: str, found: Mapping[str, object]) -> dict[str, object]:
-    """What each node said, under a name, and the problems of those that did not."""
+    """Return the answers of nodes under ``name``, and the problems of nodes that failed."""
     said = {node: one for node, one in found.items() if not isinstance(one, Problem)}
     problems = [
         one if one.node else msgspec.structs.replace(one, node=node)
@@ -77,7 +77,7 @@ def by_node(name: str, found: Mapping[str, object]) -> dict[str, object]:
 
 
 def written_table(written: WrittenFiles) -> RenderableType:
-    """Each file with its size and the nodes that have it, and what else lies there."""
+    """Return each file with its size and the nodes that have it, and what else is there."""
     table = plain_table("file", "size", "node", right=("size",))
     of: dict[tuple[str, int], list[str]] = {}
     for node, held in written.nodes.items():
@@ -96,7 +96,7 @@ def written_table(written: WrittenFiles) -> RenderableType:
 
 
 def pulled_files_text(pulled: PulledFiles) -> RenderableType:
-    """Where it is now, from where it came, and what did not come."""
+    """Say where the files are now, where they came from, and what was not copied."""
     count, nodes = formats.plural(pulled.count, "file"), _names(list(pulled.nodes))
     size = rough_size(pulled.size_bytes)
     speed = formats.byte_rate(sum(pulled.nodes.values()) / max(pulled.took_s, 1e-3))
@@ -108,7 +108,7 @@ def pulled_files_text(pulled: PulledFiles) -> RenderableType:
 
 
 def _differing(pulled: PulledFiles) -> list[Text]:
-    """What is not the same on all nodes, and where that of each node is."""
+    """Return the files that differ between nodes, and where each node's version is."""
     if not pulled.differ:
         return []
     more = ", …" if len(pulled.differ) > MOST_NAMED else ""
@@ -123,7 +123,7 @@ def _left_out(name: str, why: str) -> Text:
 
 
 def space_table(found: Mapping[str, NodeSpace | Problem], *, now_s: float) -> RenderableType:
-    """What lies on each node, with size and last use, and what its disks have free."""
+    """Return what each node stores, with size and last use, and the free space on its disks."""
     table = plain_table("node", "what", "size", "last used")
     below: list[Text] = []
     for node, space in found.items():
@@ -143,7 +143,7 @@ def space_table(found: Mapping[str, NodeSpace | Problem], *, now_s: float) -> Re
 
 
 def cleaned_text(found: Mapping[str, Cleaned | Problem], command: str) -> RenderableType:
-    """What was deleted on each node, or would be by a command.
+    """Return what was deleted on each node, or would be deleted by a command.
 
     Args:
         command: empty if it is done.

@@ -1,1 +1,1 @@
-"""Tables of plans: the plan, other plans, how a job departs from it, and bars of a step."""
+"""Tables of plans: the plan, alternatives, how a job departs from it, and bars of a step."""

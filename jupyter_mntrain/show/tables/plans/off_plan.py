@@ -1,4 +1,4 @@
-"""Off plan: why a step does not take as long as predicted, in words."""
+"""Off plan: why a step is slower or faster than predicted, in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FACTOR_FROM: Final = 2.0
 
 
 def predicted_line(step_s: float, off: OffPlan | None) -> Text:
-    """What a plan predicted of a step, how far it is off, and why."""
+    """Say what step time a plan predicted, how far off it is, and why."""
     line = Text(f"predicted: {formats.seconds(step_s)} per step", "dim")
     if off is not None:
         line.append(f"; it is {_against(off.ratio)}: {_why(off)}")
@@ -48,7 +48,7 @@ def _words(cause: OffPlanCause) -> str:
 
 
 def _against(ratio: float) -> str:
-    """``25 % slower`` or ``3.1 × slower``; what takes half as long is twice as fast."""
+    """Format a ratio: ``25 % slower`` or ``3.1 × slower``; half the time is twice as fast."""
     word, factor = ("slower", ratio) if ratio >= 1 else ("faster", 1 / ratio if ratio else 0.0)
     if factor >= FACTOR_FROM:
         return f"{formats.fixed(factor, 1)}{formats.SPACE}× {word}"

@@ -1,4 +1,4 @@
-"""Plan tables: what a plan predicts, rank by rank, next to other plans, and what would help."""
+"""Plan tables: what a plan predicts for each rank, alternatives, and what would help."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan_view(
     ranks: Sequence[int] = (),
     width: int = 1,
 ) -> RenderableType:
-    """Everything that a plan says.
+    """Return everything about a plan.
 
     Args:
         title: what is planned.
@@ -60,7 +60,7 @@ def plan_view(
 
 
 def plan_line(plan: Plan, schedule: str) -> Text:
-    """A plan in one line."""
+    """Return a plan in one line."""
     words = f"{foreseen(plan)}: {formats.seconds(plan.step_s)} per step, {schedule}"
     words += f"; bottleneck: {shown_line(plan.bottleneck)}"
     if plan.guesses:
@@ -69,12 +69,12 @@ def plan_line(plan: Plan, schedule: str) -> Text:
 
 
 def foreseen(plan: Plan) -> str:
-    """What its step is: a guess may be 10 times off."""
+    """Say whether a plan's step time is predicted or guessed; a guess may be 10 times off."""
     return "guessed" if plan.guesses else "predicted"
 
 
 def against_equal_split(plan: Plan) -> float | None:
-    """How many times as fast as the equal split; ``None`` if that is not known."""
+    """Return the speedup over the equal split; ``None`` if that is not known."""
     equal = next((one.step_s for one in plan.others if one.name == EQUAL_SPLIT), None)
     return None if equal is None or plan.step_s <= 0 else equal / plan.step_s
 
@@ -106,7 +106,7 @@ def _sentences(plan: Plan) -> Iterator[Text]:
 
 
 def chosen_words(chosen: Mapping[str, str]) -> str:
-    """Chosen settings in words: ``eager-1f1b, 8 microbatches, split 9 / 7, no recomputation``."""
+    """Describe chosen settings: ``eager-1f1b, 8 microbatches, split 9 / 7, no recomputation``."""
     return shown_line(", ".join(_words(name, value) for name, value in chosen.items()))
 
 
@@ -131,7 +131,7 @@ def _words(name: str, value: str) -> str:
 
 
 def _counts(value: str) -> str:
-    """A list of numbers: 9 / 7; of many, the least and the most."""
+    """Format a list of numbers: 9 / 7; of many, the least and the most."""
     counts = json.loads(value)
     if not isinstance(counts, list) or len(counts) <= MOST_COUNTS:
         return " / ".join(map(str, counts)) if isinstance(counts, list) else str(counts)
@@ -178,7 +178,7 @@ def _other_table(plan: Plan) -> RenderableType:
 
 
 def _name(plan: Plan, other: OtherPlan) -> Text:
-    """With what it has otherwise, or why it cannot run."""
+    """Return an alternative's name, with the settings that differ, or why it cannot run."""
     text = Text(shown_line(other.name))
     differing = {
         name: value for name, value in other.chosen.items() if plan.chosen.get(name) != value
@@ -207,7 +207,7 @@ def _improvement_table(plan: Plan) -> RenderableType:
 
 
 def _gain(one: Improvement) -> Text:
-    """With the range that guessed speeds give it."""
+    """Return a gain, with its range if speeds were guessed."""
     text = Text(times(one.gain))
     if one.low is not None and one.high is not None and one.high > SURE * one.low:
         low, high = (formats.fixed(gain, 1) for gain in (one.low, one.high))

@@ -27,7 +27,7 @@ MARKS: Final[dict[SpanKind, tuple[str, str, str]]] = {
 
 
 class StepBars:
-    """A row for each rank, as wide as the terminal.
+    """A row per rank, as wide as the terminal.
 
     Args:
         title: such as ``predicted``.
@@ -70,7 +70,7 @@ class StepBars:
 
 
 def _cells(spans: Sequence[StepSpan], seconds: float, columns: int) -> list[SpanKind | None]:
-    """What a rank is busy with longest in each of ``columns`` equal parts of a step."""
+    """Return what a rank spends most time on in each of ``columns`` equal parts of a step."""
     each = seconds / columns
     found: list[dict[SpanKind, float]] = [{} for _ in range(columns)]
     for span in spans:

@@ -1,1 +1,1 @@
-"""Ranks: their table, groups of many of them, and what they do before their steps."""
+"""Ranks: their table, groups of many ranks, and what they do before their first step."""

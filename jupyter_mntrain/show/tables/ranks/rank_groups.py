@@ -1,4 +1,4 @@
-"""Rank groups: ranks of a large job by node, the worst first, and those that stand out. Pure."""
+"""Rank groups: ranks of a large job by node, worst first, and those that stand out. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NodeRanks(Record, frozen=True):
 
 
 def by_node(ranks: Sequence[RankSummary]) -> list[NodeRanks]:
-    """The ranks of each node together: nodes with the worst states first, then the slowest."""
+    """Group ranks by node: nodes with the worst states first, then the slowest."""
     nodes: dict[str, list[RankSummary]] = {}
     for rank in ranks:
         nodes.setdefault(rank.node, []).append(rank)
@@ -61,8 +61,9 @@ def by_node(ranks: Sequence[RankSummary]) -> list[NodeRanks]:
 def standing_out(
     ranks: Sequence[RankSummary], slowest: Rank | None
 ) -> tuple[list[RankSummary], list[RankSummary]]:
-    """Ranks in another state than most, the worst first, then the slowest one; and of these,
-    those that do not fit on a screen with them.
+    """Return the ranks that stand out, and those of them that do not fit on a screen.
+
+    That is ranks in another state than most, worst first, then the slowest one.
     """
     if not ranks:
         return [], []
@@ -75,7 +76,7 @@ def standing_out(
 
 
 def states_text(states: Sequence[tuple[JobState, int]]) -> Text:
-    """How many are in each state: "✕ 1 failed, 7 running"."""
+    """Return how many ranks are in each state: "✕ 1 failed, 7 running"."""
     worst = states[0][0]
     text = Text(STATE_ICONS[worst], style=STATE_STYLES.get(worst, "dim"))
     words = ", ".join(f"{number} {state}" for state, number in states)
@@ -83,7 +84,7 @@ def states_text(states: Sequence[tuple[JobState, int]]) -> Text:
 
 
 def counted(rows: Sequence[NodeRanks]) -> str:
-    """The states of all ranks of these nodes: "80 running"."""
+    """Return the states of all ranks of these nodes: "80 running"."""
     total: Counter[JobState] = Counter()
     for row in rows:
         total.update(dict(row.states))
@@ -91,7 +92,7 @@ def counted(rows: Sequence[NodeRanks]) -> str:
 
 
 def states_counted(total: Mapping[JobState, int]) -> str:
-    """How many there are of each state, the worst first: "1 failed, 80 running"."""
+    """Return the number of ranks in each state, worst first: "1 failed, 80 running"."""
     return ", ".join(f"{total[state]} {state}" for state in _WORST_FIRST if total.get(state))
 
 

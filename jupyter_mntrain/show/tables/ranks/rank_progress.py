@@ -1,4 +1,4 @@
-"""Rank progress: the ranks' activity before and between steps, on one line. Pure."""
+"""Rank progress: what ranks do before and between steps, on one line. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHAT_WIDTH = 60
 
 
 def progress_words(progress: RankProgress) -> str:
-    """Activity and its share done, or the amount done if the total is unknown."""
+    """Return an activity and the share done, or the amount if the total is unknown."""
     what, share = _what(progress), _share(progress)
     if share is not None:
         return ", ".join([what, formats.percent(share, 0), *_rate(progress)])
@@ -32,7 +32,7 @@ def progress_words(progress: RankProgress) -> str:
 
 
 def ranks_progress(ranks: Iterable[RankSummary]) -> str | None:
-    """Activity of all ranks, those with the same one together; ``None`` without any.
+    """Return the activities of all ranks, grouped if equal; ``None`` if there are none.
 
     "ranks 0–1 loading the model, 40 % to 55 %; rank 2 reading the text, 7 %"
     """
@@ -45,7 +45,7 @@ def ranks_progress(ranks: Iterable[RankSummary]) -> str | None:
 
 
 def under_way(progress: RankProgress | None) -> RankProgress | None:
-    """The progress, unless it is complete."""
+    """Return the progress, unless it is complete."""
     return None if progress is None or progress.is_over else progress
 
 
@@ -62,13 +62,13 @@ def _together(group: Sequence[RankProgress]) -> str:
 
 
 def _what(progress: RankProgress) -> str:
-    """The activity, shortened to one line."""
+    """Return the activity, shortened to one line."""
     what = " ".join(progress.what.split())
     return what if len(what) <= WHAT_WIDTH else f"{what[: WHAT_WIDTH - 1].rstrip()}…"
 
 
 def _rate(progress: RankProgress) -> Iterator[str]:
-    """Bytes per second, and how long the rest takes, where they are known."""
+    """Yield bytes per second and the time left, where they are known."""
     if progress.per_s and progress.unit == "B":
         yield formats.byte_rate(progress.per_s)
     left_s = progress.remaining_s

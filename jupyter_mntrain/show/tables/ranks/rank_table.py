@@ -46,8 +46,10 @@ def state_text(state: JobState) -> Text:
 
 
 class RankTable:
-    """One row per rank; below, pids and reserved memory. Narrow terminals show fewer columns; of
-    ranks that report no steps, what nobody knows has none.
+    """One row per rank, and below pids and reserved memory.
+
+    Narrow terminals show fewer columns; for ranks that report no steps, unknown columns are left
+    out.
 
     Many ranks are shown by node, and only those that stand out have rows of their own.
 

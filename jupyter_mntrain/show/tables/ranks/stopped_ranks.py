@@ -1,4 +1,4 @@
-"""Stopped ranks: what each did with the time that a stop gave it. Pure."""
+"""Stopped ranks: what each rank did in the grace period of a stop. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_NAMED = 8
 
 
 def stopped_ranks(view: JobView) -> Iterator[str]:
-    """One line for all that ended alike: ``r0, r1 ended by themselves after 12 s``."""
+    """Yield one line for all ranks that ended alike: ``r0, r1 ended by themselves after 12 s``."""
     alike: dict[str, list[Rank]] = {}
     for part in view.parts:
         for one in part.ranks:
