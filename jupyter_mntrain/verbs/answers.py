@@ -1,4 +1,4 @@
-"""Answers: what ``--json`` prints, as types, by command.
+"""Answers: the types of what ``--json`` prints, by command.
 
 ``docs/output.schema.json`` is made of them by ``python -m scripts.output_schema``; the tests
 compare what verbs answer with it. A name means one thing everywhere, and has one type: ``node`` is
@@ -54,12 +54,12 @@ LEFT_OUT: Final = msgspec.UNSET
 
 
 def rows(one: Any) -> Any:
-    """The type of a list."""
+    """Return the type of a list."""
     return GenericAlias(list, (one,))
 
 
 def answer(name: str, of: type[msgspec.Struct] | None = None, /, **fields: Any) -> Any:
-    """A type of an object.
+    """Return a type for an object.
 
     Args:
         of: a record whose fields it has, too.

@@ -1,4 +1,4 @@
-"""Command parsing: turns words into a verb and its arguments; adds the common options."""
+"""Command parsing: turns words into a verb and its arguments, with the common options."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
 
 
 def _renewed(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """A command by its name of today, and what was outdated in it."""
+    """Replace old names in a command by current ones; also return what was outdated."""
     for old, new in RENAMED.items():
         if tuple(words[: len(old)]) == old:
             return (*new, *words[len(old) :]), [f"{' '.join(old)} is now {' '.join(new)}"]
@@ -107,7 +107,7 @@ def _renewed(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def top_parser(program: str) -> Parser:
-    """The parser of the common options and the verb's name; the other words go to the verb."""
+    """Return the parser of the common options and the verb's name; other words go to the verb."""
     listed = {
         heading: {name: one.help for name, one in verbs.items()}
         for heading, verbs in HEADINGS.items()
@@ -120,7 +120,7 @@ def top_parser(program: str) -> Parser:
 
 
 def verb_parser(verb: Verb, program: str, words: Sequence[str] = ()) -> Parser:
-    """The parser of a verb or of its actions; it also takes the common options.
+    """Return the parser of a verb or of its actions, which also takes the common options.
 
     Args:
         words: of the command, as far as they are known: some say what others may be.

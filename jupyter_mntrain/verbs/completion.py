@@ -1,4 +1,4 @@
-"""Completion: what may stand at the cursor, for shells and notebooks alike.
+"""Completion: what can be typed at the cursor, for shells and notebooks alike.
 
 What commands take is read from ``commands.json``, which ``python -m scripts.commands`` makes of the
 parsers: to make them here would import what a verb needs, which takes longer than a person waits.
@@ -22,7 +22,7 @@ FILE = Path(__file__).with_name("commands.json")
 
 
 class KnownNode(NamedTuple):
-    """A node, as far as completion wants to know it."""
+    """What completion needs to know of a node."""
 
     name: str
     address: str
@@ -31,14 +31,14 @@ class KnownNode(NamedTuple):
 
 
 class KnownJob(NamedTuple):
-    """A job, as far as completion wants to know it."""
+    """What completion needs to know of a job."""
 
     job_id: str
     has_ended: bool
 
 
 class Known(Protocol):
-    """Where names come from; each answers at once."""
+    """The source of names; each method answers at once."""
 
     def clusters(self) -> Iterable[str]: ...
     def nodes(self) -> Iterable[KnownNode]: ...
@@ -46,7 +46,7 @@ class Known(Protocol):
 
 
 class Command:
-    """What a command takes.
+    """The arguments that a command takes.
 
     Args:
         data: its part of ``commands.json``.
@@ -61,7 +61,7 @@ class Command:
         self._chosen: dict[str, dict[str, Any]] = data.get("chosen", {})
 
     def of(self, words: Sequence[str]) -> Command:
-        """What it takes with these words: of a scheduler, also the scheduler's options."""
+        """Return what the command takes with these words, including a scheduler's options."""
         for at, word in enumerate(words):
             name, _, value = word.partition("=")
             if name == "--on" and self._chosen:
@@ -82,7 +82,7 @@ class Completer:
         self._directory = directory
 
     def complete(self, words: Sequence[str], begun: str) -> list[str]:
-        """What the word at the cursor may become.
+        """Return the completions of the word at the cursor.
 
         Args:
             words: those before it.
@@ -91,7 +91,7 @@ class Completer:
         return list(self.explained(words, begun))
 
     def explained(self, words: Sequence[str], begun: str) -> dict[str, str]:
-        """What the word at the cursor may become, with one line on each verb and action."""
+        """Return the completions of the word at the cursor, with a line on each verb and action."""
         command, before = _at(list(words))
         if command is None:
             return {}
@@ -130,14 +130,14 @@ class Completer:
         return _starting(begun, found, ordered=kind in ("job", "running-job"))
 
     def _launchable(self, begun: str) -> Iterator[str]:
-        """Files; also recipes that are built in, and jobs, once a character is typed."""
+        """Yield files and, once a character is typed, also built-in recipes and jobs."""
         yield from _paths(self._directory(), begun, (".toml", ".py"))
         if begun:
             yield from commands()["recipes"]
             yield from (job.job_id for job in self._known.jobs())
 
     def _members(self, begun: str) -> Iterator[str]:
-        """``HOST:N:IFACE``, one part at a time."""
+        """Complete ``HOST:N:IFACE``, one part at a time."""
         for node in self._known.nodes():
             most = len(node.gpus) or 1
             if begun.count(":") < 2:
@@ -151,13 +151,13 @@ class Completer:
 
 @functools.cache
 def commands() -> dict[str, Any]:
-    """All that ``commands.json`` has."""
+    """Return the content of ``commands.json``."""
     loaded: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return loaded
 
 
 def _at(words: list[str]) -> tuple[Command | None, list[str]]:
-    """The command that takes the next word, and the words that it has so far."""
+    """Return the command that takes the next word, and the words it has so far."""
     command = Command(commands()["mntrain"])
     while True:
         at = _first_positional(command, words)
@@ -177,7 +177,7 @@ def _first_positional(command: Command, words: list[str]) -> int:
 
 
 def _positional(command: Command, before: Sequence[str]) -> Values:
-    """Values of the next positional argument."""
+    """Return the values of the next positional argument."""
     given = 0
     for previous, word in zip(["", *before], before, strict=False):
         given += not word.startswith("-") and previous not in command.values

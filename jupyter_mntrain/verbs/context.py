@@ -34,7 +34,7 @@ class Clusters:
         self._open: dict[tuple[str, tuple[str, ...]], Cluster] = {}
 
     def get(self, name: str, addresses: tuple[str, ...]) -> Cluster:
-        """The open cluster; opens it if necessary."""
+        """Return the open cluster; open it if necessary."""
         key = (name, tuple(sorted(set(addresses))))
         with self._lock:
             if key not in self._open:
@@ -42,7 +42,7 @@ class Clusters:
             return self._open[key]
 
     def opened(self) -> tuple[Cluster, ...]:
-        """The clusters that are open already, for completion."""
+        """Return the clusters that are open already, for completion."""
         with self._lock:
             return tuple(self._open.values())
 
@@ -65,7 +65,7 @@ def connect(name: str, addresses: tuple[str, ...]) -> Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything that a verb may use.
+    """What a verb runs with.
 
     Args:
         program: the word that users type, ``mntrain`` or ``%mntrain``: for hints.
@@ -86,7 +86,7 @@ class Context:
     sleep: Callable[[float], None] = time.sleep
 
     def cluster(self, args: Namespace) -> Cluster:
-        """The cluster named by the options, else by the environment."""
+        """Return the cluster named by the options, else by the environment."""
         name, agents = default_cluster(self.environment)
         cluster = self.clusters.get(args.cluster or name, tuple(args.agent or agents))
         told = getattr(args, "allocation", None) or self.environment.get(ALLOCATION_VARIABLE)

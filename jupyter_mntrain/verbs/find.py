@@ -1,4 +1,4 @@
-"""Find: looks up nodes and jobs by name. A new command waits briefly until it has heard of them.
+"""Find: looks up nodes and jobs by name; a new command waits briefly until they are discovered.
 
 In a notebook, which has been listening for a while, nothing waits.
 """
@@ -24,7 +24,7 @@ RANK = bounded_int(0, 1_000_000)
 
 
 def wanted_step(text: str) -> WantedStep:
-    """A converter for argparse: a step of a checkpoint, or ``best``."""
+    """Convert a word for argparse to a checkpoint's step, or ``best``."""
     if text == BEST:
         return BEST
     try:
@@ -34,7 +34,7 @@ def wanted_step(text: str) -> WantedStep:
 
 
 def joined_cluster(context: Context, args: Namespace) -> Cluster:
-    """The cluster, for verbs that can do nothing before this user has keys of it.
+    """Return the cluster, for verbs that need this user to have its keys.
 
     Raises:
         TrustError: this user has none, or they cannot be used.
@@ -45,13 +45,13 @@ def joined_cluster(context: Context, args: Namespace) -> Cluster:
 
 
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
-    """All nodes, after the time that discovery needs."""
+    """Return all nodes, after the time that discovery needs."""
     with context.screen.progress() as progress:
         return cluster.nodes_when_ready(progress=progress)
 
 
 def named_job(context: Context, args: Namespace, text: str) -> Job:
-    """The job whose id this is, or begins with this.
+    """Return the job whose id this is, or begins with this.
 
     Raises:
         JobNotFoundError: no reachable node knows it.
@@ -79,7 +79,7 @@ def job_argument(parser: Parser) -> None:
 
 
 def all_jobs(context: Context, args: Namespace, **which: Any) -> tuple[JobView, ...]:
-    """The jobs of all nodes, newest first: the first node to answer may not have the newest.
+    """Return the jobs of all nodes, newest first: the first node to answer may lack the newest.
 
     Args:
         which: for :meth:`jupyter_mntrain.Cluster.jobs`.
@@ -90,7 +90,7 @@ def all_jobs(context: Context, args: Namespace, **which: Any) -> tuple[JobView, 
 
 
 def refuse_awaited(cluster: Cluster, meant: str) -> None:
-    """Refuse to judge by the nodes that have answered while others may still do.
+    """Refuse to judge by the nodes that have answered while others have not yet.
 
     Raises:
         NodeError: some have not answered yet.
@@ -100,7 +100,7 @@ def refuse_awaited(cluster: Cluster, meant: str) -> None:
 
 
 def find_job(context: Context, args: Namespace) -> Job:
-    """The job named, or the newest one.
+    """Return the named job, or the newest one.
 
     Raises:
         JobNotFoundError: no reachable node knows it.
@@ -118,7 +118,7 @@ def find_job(context: Context, args: Namespace) -> Job:
 
 
 def newest(jobs: Sequence[JobView]) -> JobView:
-    """The newest one that a person launched, of at least one, newest first.
+    """Return the newest job that a person launched, else the newest one; there is at least one.
 
     What generate, chat, bench and others start next to it is no run to look at, unless there is no
     other.
@@ -127,6 +127,6 @@ def newest(jobs: Sequence[JobView]) -> JobView:
 
 
 def caught_up_history(context: Context, job: Job) -> JobHistory:
-    """The history, up to the last step that the agents have reported for each rank."""
+    """Return the history, up to the last step that the agents have reported for each rank."""
     with context.screen.progress() as progress:
         return job.catch_up(SAMPLES_S, progress=progress)

@@ -1,4 +1,4 @@
-"""Known names: nodes and jobs that a command has heard of, for the shell's completion.
+"""Known names: nodes and jobs seen by earlier commands, for the shell's completion.
 
 A shell asks a new process at each press of Tab, which has no time to ask a cluster. Each command
 leaves what it has heard in a file of the user's cache. What is gone meanwhile may be offered still.
@@ -25,7 +25,7 @@ MOST_JOBS: Final = 200
 
 
 class KeptNames:
-    """The names of a cluster that commands have left; none where nothing can be read."""
+    """The names of a cluster that earlier commands stored; none if they cannot be read."""
 
     def __init__(self, cluster: str) -> None:
         self._data = _read(cluster)
@@ -45,7 +45,7 @@ class KeptNames:
 
 
 def nodes_of(cluster: Cluster) -> Iterable[KnownNode]:
-    """The nodes that an open cluster knows by now. Contacts none."""
+    """Return the nodes that an open cluster knows by now. Contacts none."""
     for node in cluster.nodes():
         if node.info is None:
             yield KnownNode(node.name, node.address)
@@ -57,7 +57,7 @@ def nodes_of(cluster: Cluster) -> Iterable[KnownNode]:
 
 
 def jobs_of(cluster: Cluster) -> Iterable[KnownJob]:
-    """The jobs that an open cluster knows by now, newest first. Contacts no node."""
+    """Return the jobs that an open cluster knows by now, newest first. Contacts no node."""
     from jupyter_mntrain.model.records.job import TERMINAL
 
     for job in cluster.known_jobs():
@@ -65,7 +65,7 @@ def jobs_of(cluster: Cluster) -> Iterable[KnownJob]:
 
 
 def keep_names(cluster: Cluster) -> None:
-    """Leave what a cluster knows by now; not where nothing can be written: it is a convenience."""
+    """Store the names that a cluster knows by now, for completion; errors are ignored."""
     with suppress(OSError, MntrainError):
         before = _read(cluster.name)
         nodes = list(nodes_of(cluster)) or before.get("nodes", [])

@@ -1,4 +1,4 @@
-"""New file: what a verb writes for the user, over nothing that is there unless told to."""
+"""New file: creates files for the user, and overwrites existing ones only if asked to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.model.whereabouts import in_home
 
 
 def output_option(parser: Parser, *, metavar: str = "FILE", help: str) -> None:  # noqa: A002
-    """Add the option that names the file to write; its help is that of argparse."""
+    """Add the option that names the file to write; ``help`` is passed to argparse."""
     parser.option("--output", "-o", metavar=metavar, completes="file", help=help)
 
 
@@ -21,7 +21,7 @@ def force_flag(parser: Parser) -> None:
 
 
 def new_place(directory: Path, told: str) -> Path:
-    """Where a verb makes files or folders, as the user named it from a folder.
+    """Resolve where a verb creates files or folders, relative to the user's folder.
 
     Raises:
         SpecError: that folder has been deleted: it is not made again where nobody looks for it.
@@ -36,7 +36,7 @@ def new_place(directory: Path, told: str) -> Path:
 
 
 def refuse_existing(path: Path, name: str) -> None:
-    """Say that a file is there before anything is done for it.
+    """Refuse an existing file before any work is done for it.
 
     Args:
         name: as the user wrote it.
@@ -53,7 +53,7 @@ def refuse_existing(path: Path, name: str) -> None:
 
 
 def new_file(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
-    """Open a file, mode 0600, that was not there.
+    """Create a file with mode 0600 that must not exist yet.
 
     Args:
         name: as the user wrote it.

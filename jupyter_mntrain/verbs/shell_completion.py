@@ -18,7 +18,7 @@ VARIABLE = "_ARGCOMPLETE"
 
 
 class Finder(CompletionFinder):
-    """Argcomplete's reading, quoting and answering, with our completions."""
+    """Argcomplete's parsing, quoting and output, with our completions."""
 
     def collect_completions(
         self,
@@ -33,7 +33,7 @@ class Finder(CompletionFinder):
 
 
 def answer() -> NoReturn:
-    """Tell the shell what may stand at its cursor, and exit."""
+    """Print the completions at the shell's cursor, and exit."""
     parser = argparse.ArgumentParser(add_help=False, prefix_chars="\0")  # all words are words
     parser.add_argument("words", nargs="*")
     Finder()(parser)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ListedVerb(NamedTuple):
-    """A verb before it is imported.
+    """The entry of a verb, before its module is imported.
 
     Args:
         module: below ``jupyter_mntrain.verbs``.
@@ -258,7 +258,7 @@ RENAMED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 
 
 class VerbTable(Mapping[str, "Verb"]):
-    """All verbs by name. Names cost nothing; a verb is made when it is first asked for."""
+    """All verbs by name. Names are cheap; a verb is imported when it is first used."""
 
     def __init__(self, listed: Mapping[str, ListedVerb]) -> None:
         self._listed = listed

@@ -77,7 +77,7 @@ class Verb(ABC):
         """Add this verb's arguments; the common options are added elsewhere."""
 
     def add_chosen_arguments(self, parser: Parser, words: Sequence[str]) -> None:  # noqa: B027 - few
-        """Add what only some of its commands take.
+        """Add arguments that only some of the verb's commands take.
 
         Args:
             words: of the command, as far as they are known.

@@ -71,6 +71,6 @@ class MntrainHandler(ClusterHandler, APIHandler):
 
     @property
     def person(self) -> str:
-        """Return the user's display name: a login name may be only a number."""
+        """The user's display name: a login name may be only a number."""
         user = self.current_user
         return str(user.display_name or user.name or user.username)

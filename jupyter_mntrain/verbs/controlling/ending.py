@@ -37,7 +37,7 @@ def running_job_argument(parser: Parser) -> None:
 
 
 def running_job(context: Context, args: Namespace, verb: str) -> Job:
-    """The job named; without a name, the verb is refused: it never guesses what to end.
+    """Return the named job. Without a name the verb is refused: it never guesses what to end.
 
     Raises:
         JobNotFoundError: no reachable node knows it, or none was named and none is running.
@@ -59,7 +59,7 @@ def running_job(context: Context, args: Namespace, verb: str) -> Job:
 def ended_outcome(
     context: Context, args: Namespace, job: Job, timeout_s: float, *, was_over: bool
 ) -> Outcome:
-    """How the job ended, or what keeps it from ending."""
+    """Return how the job ended, or what keeps it from ending."""
     if was_over:
         view = job.view()
     else:

@@ -1,4 +1,4 @@
-"""Labeling: reports that a job has another name or note."""
+"""Labeling: reports a job's new name or note."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def labeled_outcome(context: Context, job: Job, silent: tuple[str, ...]) -> Outcome:
-    """The job's name and note now, and which nodes do not know them yet."""
+    """Return the job's name and note now, and which nodes do not know them yet."""
     view = job.view()
     text = Text.assemble((job.id, "bold"), f" {view.spec.name}")
     if view.label.note:

@@ -1,4 +1,4 @@
-"""``rm``: deletes ended jobs, after it has said what that frees and what stays."""
+"""``rm``: deletes ended jobs, after listing what that frees and what stays."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class SetVerb(Verb):
 
 
 def changed_text(job: Job, changed: SettingsChanged) -> Text:
-    """What was changed after which step, or why nobody knows yet."""
+    """Say what was changed after which step, or why that is not known yet."""
     text = Text.assemble((f"{job.id} ", "bold"))
     if changed.change is not None:
         return text.append(f"after step {formats.count(changed.change.step)}: {changed.change}")

@@ -1,1 +1,1 @@
-"""Verbs that start jobs: launch, export, recipes; in answering, chat and the like."""
+"""Verbs that start jobs: launch, export, recipes; chat and others are in ``answering``."""

@@ -1,4 +1,4 @@
-"""Debugging: what ``--debug`` adds to a job, to search an error. Pure."""
+"""Debugging: what ``--debug`` adds to a job to help find an error. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VARIABLES: Final = {
 
 
 def with_debugging(spec: JobSpec, recipe: Recipe | None) -> JobSpec:
-    """The same job with variables that let NCCL and torch say what they do; its own win.
+    """Add variables that make NCCL and torch log what they do; the job's own values win.
 
     Neighbors in a pipeline send to each other at the same time, each on a stream of its own. A rank
     that waits for every kernel would wait there for one who waits for it: no

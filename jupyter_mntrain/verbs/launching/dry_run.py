@@ -29,7 +29,7 @@ FOUND = 1
 
 
 def dry_run_outcome(built: Built, now_s: float, *, is_examined: bool = False) -> Outcome:
-    """What a launch would do.
+    """Return what a launch would do.
 
     Args:
         now_s: Unix time.
@@ -89,7 +89,7 @@ def _data(spec: JobSpec) -> Any:
 def dry_run_text(
     commands: Sequence[NodeCommand], spec: JobSpec, project: str = ""
 ) -> RenderableType:
-    """Shell commands to paste on each node, in node-rank order; secrets are hidden."""
+    """Return shell commands to paste on each node, by node rank; secrets are hidden."""
     parts: list[RenderableType] = []
     for command in commands:
         lines = [f"cd {escaped_shell(command.directory)}"]

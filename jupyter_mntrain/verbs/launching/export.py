@@ -1,4 +1,4 @@
-"""``export``: writes a job to a file that can be stored, sent and launched again."""
+"""``export``: writes a job to a file that can be stored, shared and launched again."""
 
 from __future__ import annotations
 

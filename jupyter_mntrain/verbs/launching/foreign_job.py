@@ -1,4 +1,4 @@
-"""Foreign jobs: a job file of somebody else is shown as what it will do before it does it.
+"""Others' job files: shows what such a file would do before it is launched.
 
 It looks like settings and is a program: it may bring code, and takes variables from the shell of
 whoever launches it. One that this user exported, or has agreed to, is not asked about again, until
@@ -41,7 +41,7 @@ _MOST_SHOWN = 200
 
 
 class _Known(Record, frozen=True):
-    """SHA-256 of job files, the newest last."""
+    """SHA-256 of known job files, newest last."""
 
     files: tuple[str, ...] = ()
 
@@ -54,7 +54,7 @@ def agreement_option(parser: Parser) -> None:
 
 
 def remember_job_file(text: str) -> None:
-    """Ask no more about a job file with this text."""
+    """Remember a job file, so that the user is not asked about it again."""
     with suppress(SpecError, OSError):  # no home, or a full disk: it is asked about
         book, digest = _book(), _digest(text)
         with book.locked():
@@ -63,8 +63,9 @@ def remember_job_file(text: str) -> None:
 
 
 def ask_about_job_file(context: Context, args: Namespace, target: str | None) -> None:
-    """Show what a job file does, and ask, if it does more than to train by a recipe and is not
-    known. Nothing is done for any other target.
+    """Show what an unknown job file does, and ask, if it does more than train by a recipe.
+
+    Other targets are not asked about.
 
     Args:
         target: as the person named it.
@@ -99,7 +100,7 @@ def ask_about_job_file(context: Context, args: Namespace, target: str | None) ->
 
 
 def what_it_does(text: str, name: str = "", named: Collection[str] = ()) -> list[str]:
-    """What a job file does beyond training by a recipe, each in words; nothing of a known one.
+    """Return what a job file does beyond training by a recipe; empty for a known file.
 
     Args:
         name: of its file.
@@ -114,7 +115,7 @@ def what_it_does(text: str, name: str = "", named: Collection[str] = ()) -> list
 
 
 def _doings(spec: JobSpec, named: Collection[str]) -> Iterator[str]:
-    """What a job file does beyond training by a recipe on its nodes, each in words.
+    """Yield what a job file does beyond training by a recipe on its nodes, in words.
 
     Args:
         named: variables that the person names, too.
@@ -160,5 +161,5 @@ def _book() -> SharedFile[_Known]:
 
 
 def _digest(text: str) -> str:
-    """Not of the blank lines at its ends, which a terminal or an editor adds."""
+    """Hash a text without leading and trailing blank lines, which terminals and editors add."""
     return hashlib.sha256(text.strip().encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Job files: which files a launch sends, and which program of them it runs."""
+"""Job files: which files a launch sends, and which of them it runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WORD = re.compile(r"[\w./-]+")
 
 
 class Chosen(NamedTuple):
-    """The folder to send.
+    """The folder that is sent.
 
     Args:
         because: why, if nobody named it.
@@ -52,12 +52,12 @@ class Chosen(NamedTuple):
 
 
 def runs_program(args: Namespace) -> bool:
-    """Whether ranks are to run a program by itself, and not Python."""
+    """Whether ranks run a program directly instead of Python."""
     return bool(NO_PYTHON.intersection(args.torchrun))
 
 
 def program_here(context: Context, args: Namespace) -> list[str]:
-    """The program that ranks are to run, as it is to be sent; none if it is one of the nodes."""
+    """Return the program to send, if ranks run one from here; empty if it is on the nodes."""
     target = getattr(args, "target", None)
     if not target or args.workdir or not runs_program(args):
         return []
@@ -65,7 +65,7 @@ def program_here(context: Context, args: Namespace) -> list[str]:
 
 
 def program_workload(context: Context, args: Namespace, sent: GivenFiles) -> Workload:
-    """What every rank runs by itself: a file from here, or a program of the nodes.
+    """Return the workload that runs a program directly: a file from here, or one on the nodes.
 
     Raises:
         SpecError: there is no such file, or it cannot be run.
@@ -85,8 +85,9 @@ def program_workload(context: Context, args: Namespace, sent: GivenFiles) -> Wor
 
 
 def refuse_contradictions(context: Context, args: Namespace) -> None:
-    """Refuse options that cannot be used together, before anything is read. A working directory
-    that is named from here gets its whole path, which the nodes must have, too.
+    """Refuse options that cannot be used together, before anything is read.
+
+    A relative working directory becomes absolute; the nodes must have it, too.
     """
     if args.workdir and not args.workdir.startswith(("/", "~")):
         args.workdir = os.path.normpath(context.directory / args.workdir)
@@ -107,7 +108,7 @@ def refuse_contradictions(context: Context, args: Namespace) -> None:
 
 
 def choose_project(context: Context, args: Namespace, *, is_stored: bool) -> Chosen | None:
-    """The folder whose files are sent; ``None`` = only the job's own small files.
+    """Return the folder whose files are sent; ``None`` = only the job's own small files.
 
     Raises:
         SpecError: the script cannot be read.
@@ -135,8 +136,9 @@ def choose_project(context: Context, args: Namespace, *, is_stored: bool) -> Cho
 
 
 def read_here(context: Context, args: Namespace, chosen: Chosen | None) -> dict[str, Path]:
-    """Files that a script reads in any case by a relative path, and that lie here, by the name
-    under which it reads them: run by hand, it would find them.
+    """Return the local files that a script always reads by a relative path, by that path.
+
+    Run by hand, the script would find them.
 
     Not what git ignores, nor what usually holds a secret.
 
@@ -172,7 +174,7 @@ def read_here(context: Context, args: Namespace, chosen: Chosen | None) -> dict[
 
 
 def _stays_here(folder: Path, name: str) -> bool:
-    """Whether a file below a folder is hidden, ignored, or a secret by its name."""
+    """Whether a file below a folder is hidden, ignored, or named like a secret."""
     path = folder / name
     if path.name.startswith(".") or is_secret_name(path.name):
         return True
@@ -185,7 +187,7 @@ def _stays_here(folder: Path, name: str) -> bool:
 
 
 def _of_names(program: Path) -> Chosen | None:
-    """The folder of a program that names files in it, as a shell script that starts another."""
+    """Return the folder of a program that names files in it, such as a shell script."""
     try:
         words = dict.fromkeys(_WORD.findall(program.read_text()))
     except (OSError, UnicodeDecodeError):
@@ -214,7 +216,7 @@ def _chosen(folder: Path, what: str, names: Sequence[str], where: str) -> Chosen
 
 
 def module_workload(module: str, arguments: tuple[str, ...]) -> Workload:
-    """What runs a module by its name.
+    """Return the workload that runs a module by name.
 
     Raises:
         SpecError: it is no module's name.
@@ -233,7 +235,7 @@ def module_workload(module: str, arguments: tuple[str, ...]) -> Workload:
 
 
 def in_workdir(context: Context, args: Namespace, workload: Workload | None) -> Workload:
-    """A script as it runs in a folder of the nodes: from there, if it is one of its files.
+    """Return a script's workload in a folder of the nodes; if the file is in it, run it there.
 
     Args:
         workload: as read here; ``None`` = there is no such file here.
@@ -261,7 +263,7 @@ def stage_files(
     given: GivenFiles,
     before: str | None,
 ) -> StagedProject | None:
-    """Read and hash what is sent like a project; ``None`` = nothing is.
+    """Read and hash the files that are sent as a project; ``None`` if there are none.
 
     Args:
         before: the project of a stored job.
@@ -286,7 +288,7 @@ def stage_files(
 
 
 def with_script(listing: Listing, root: Path, directory: Path, target: str | None) -> Listing:
-    """A folder's files with the script that a person named, also where git ignores it."""
+    """Add the script that the user named to a folder's files, even if git ignores it."""
     script = (directory / in_home(target or "")).resolve()
     if not (script.is_relative_to(root) and script.suffix != ".toml" and script.is_file()):
         return listing
@@ -299,7 +301,7 @@ def with_script(listing: Listing, root: Path, directory: Path, target: str | Non
 def in_project(
     context: Context, args: Namespace, workload: Workload, chosen: Chosen, project: StagedProject
 ) -> Workload:
-    """A workload as it runs in a project that is sent.
+    """Return a workload that runs in the project that is sent.
 
     Raises:
         SpecError: a recipe has none; or the script is not in it.

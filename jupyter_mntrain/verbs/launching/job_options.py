@@ -1,4 +1,4 @@
-"""Job options: what runs, where, in which environment, and what follows a failure."""
+"""Job options: what runs, where, in which environment, and what happens after a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 10.0, 86400.0
 
 
 def job_options(parser: Parser, *, has_target: bool = True) -> None:
-    """Add the options that describe a job, in the order of the help.
+    """Add the options that describe a job, in the order in which the help lists them.
 
     Args:
         has_target: whether it is named here what to run.

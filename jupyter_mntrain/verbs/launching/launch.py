@@ -101,7 +101,7 @@ def _launch(context: Context, args: Namespace) -> Outcome:
 
 
 def begin_text(plan: BeginPlan, *, now_s: float) -> Text:
-    """With which checkpoint a job begins, and what is changed against its settings."""
+    """Say with which checkpoint a job begins, and how its settings differ from those before."""
     text = Text.assemble("beginning with ", (plan.path, "bold"))
     if plan.step is not None:
         text.append(f" from step {formats.count(plan.step)}")
@@ -117,7 +117,7 @@ def begin_text(plan: BeginPlan, *, now_s: float) -> Text:
 
 
 def start_options(parser: Parser) -> None:
-    """Add the options that say how to start a job, and what to do then."""
+    """Add the options for how a job starts, and what to do then."""
     parser.flag(
         "--dry-run",
         help="only show the command and environment of every node, and what the doctor finds",
@@ -138,7 +138,7 @@ def start_options(parser: Parser) -> None:
 
 
 def skip_doctor_option(parser: Parser) -> None:
-    """Add the option of whoever knows better than the doctor."""
+    """Add the option that skips the preflight checks."""
     parser.flag(
         "--skip-doctor",
         help="start without looking first at what would end the job, or have it hang",
@@ -162,7 +162,7 @@ def launch_built(
     notes: Sequence[Problem] = (),
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> Outcome:
-    """Say what is to be said before the start, then start it and show it.
+    """Print notes before the start, then start the job and show it.
 
     Args:
         notes: to say first.
@@ -213,7 +213,7 @@ def launch_built(
 
 
 def _shown(context: Context, args: Namespace, job: Job, data: Mapping[str, object]) -> Outcome:
-    """A job that has been launched, as the options say: waited for, shown live, or named."""
+    """Wait for a launched job, show it live or name it, as the options say."""
     if args.wait:
         outcome = follow(context, args, job)
         kept = {name: data[name] for name in ("already_running",) if name in data}
@@ -226,7 +226,7 @@ def _shown(context: Context, args: Namespace, job: Job, data: Mapping[str, objec
 
 
 def _version_notes(built: Built) -> tuple[Problem, ...]:
-    """What is to be said of nodes whose versions differ: what is harmless, or acknowledged."""
+    """Return harmless or acknowledged differences between the nodes' versions."""
     try:
         chosen = built.resolved().nodes
     except SpecError:
@@ -247,7 +247,7 @@ def start(
     is_checked: bool = True,
     on_note: Callable[[Problem], object] = bool,
 ) -> Job:
-    """Start a job on all of its participants or on none, or queue it on them.
+    """Start a job on all of its participants or on none, or queue it there.
 
     Args:
         waits: whether to queue it if it cannot start now.
@@ -284,5 +284,5 @@ def started_data(job: Job, notes: Sequence[Problem]) -> dict[str, object]:
 
 
 def submitter(context: Context) -> str:
-    """User and host that submit the job, for its record."""
+    """Return the user and host that submit the job, for its record."""
     return f"{user_name()}@{socket.gethostname()} {context.program}"

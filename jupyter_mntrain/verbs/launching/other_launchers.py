@@ -1,4 +1,4 @@
-"""Other launchers: what somebody who writes ``torchrun …`` after ``launch`` means by it. Pure."""
+"""Other launchers: what a user means who writes ``torchrun …`` after ``launch``. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
 class Meant(NamedTuple):
-    """What they run.
+    """What a line of another launcher runs.
 
     Args:
         processes: on each node; empty if it was not said.
@@ -52,7 +52,7 @@ class Meant(NamedTuple):
 
 
 def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], program: str) -> None:
-    """Say how to write what begins with the name of another launcher.
+    """Refuse a line that begins with the name of another launcher; say how to write it here.
 
     Args:
         words: after the verb.
@@ -84,7 +84,7 @@ def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], progra
 
 
 def _refuse_torchruns(words: Sequence[str], program: str) -> None:
-    """Raises SpecError: what follows ``launch`` has options as torchrun has them."""
+    """Raise SpecError if the words have options of torchrun."""
     for at, word in enumerate(words):
         name, is_joined, value = word.partition("=")
         if name in NO_PYTHON:
@@ -116,7 +116,7 @@ def _refuse_torchruns(words: Sequence[str], program: str) -> None:
 
 
 def _refuse_program(words: Sequence[str], program: str) -> None:
-    """Raises SpecError: they begin with a program that starts ranks itself, or with a shell."""
+    """Raise SpecError if the words begin with a shell or a program that starts ranks itself."""
     first = words[0] if words else ""
     is_shell_script = first.endswith((".sh", ".bash"))
     if is_shell_script or first in _SHELLS:
@@ -145,7 +145,7 @@ def _starts_itself(name: str, fix: str) -> SpecError:
 
 
 def meant_by(words: Sequence[str]) -> Meant | None:
-    """What a line of another launcher runs; ``None`` if it is no such line."""
+    """Parse a line of another launcher; return ``None`` if it is none."""
     todo = list(words)
     launcher = _launcher(todo)
     if launcher is None:
@@ -170,7 +170,7 @@ def meant_by(words: Sequence[str]) -> Meant | None:
 
 
 def _launcher(todo: list[str]) -> str | None:
-    """Take the name of one off the words."""
+    """Remove the name of another launcher from the words and return it."""
     first = todo[0] if todo else ""
     if _PYTHON.fullmatch(first):
         todo.pop(0)

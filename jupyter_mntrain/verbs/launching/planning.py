@@ -1,4 +1,4 @@
-"""``plan``: predicts a step of a recipe on the nodes, and starts nothing."""
+"""``plan``: predicts a recipe's step on the nodes; starts nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class PlanVerb(Verb):
 
 
 def achieved_by(context: Context, job: Job) -> KnownSpeeds:
-    """The speeds that devices and links had in a job.
+    """Return the speeds that devices and links reached in a job.
 
     Raises:
         SpecError: it has no plan to compare with, or has measured nothing yet.
@@ -94,7 +94,7 @@ def achieved_by(context: Context, job: Job) -> KnownSpeeds:
 
 
 def replanned(context: Context, built: Built, job: Job) -> tuple[Built, tuple[str, ...]]:
-    """A job that goes on, with a new plan by the speeds that another had; and what that changes.
+    """Plan a resumed job anew with the speeds that another reached; also return what changes.
 
     Raises:
         SpecError: nothing can be planned, or the other job has no speeds.

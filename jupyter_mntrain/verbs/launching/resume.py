@@ -1,4 +1,4 @@
-"""``resume``: goes on where a run ended."""
+"""``resume``: continues a run where it ended."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ResumeVerb(Verb):
 
 
 def plan_text(plan: ResumePlan, *, now_s: float) -> Text:
-    """What is resumed, from which step, and what was changed."""
+    """Say what is resumed, from which step, and what was changed."""
     text = Text.assemble("resuming run ", (plan.run, "bold"))
     if plan.path is not None:
         text = Text.assemble("beginning a new run with ", (plan.path, "bold"))

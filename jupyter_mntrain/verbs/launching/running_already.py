@@ -1,4 +1,4 @@
-"""A job that a notebook has launched already: "Run all" a second time makes no second one."""
+"""A job that a notebook has launched already, so that "Run all" does not launch it again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _NOTEBOOK = ".ipynb"
 
 
 def running_already(context: Context, built: Built, submitted_by: str) -> Job | None:
-    """The newest job that does the same on the same nodes, has not ended, and was launched from a
-    notebook by the same person on this machine.
+    """Return the newest unfinished job that does the same on the same nodes.
+
+    It must have been launched from a notebook by the same person on this machine.
 
     A command line is asked for what it says: only a notebook is run again from its beginning.
     """
@@ -47,7 +48,7 @@ def running_already(context: Context, built: Built, submitted_by: str) -> Job | 
 
 
 def running_already_text(job: Job, *, now_s: float) -> Text:
-    """What runs, and how to have another one."""
+    """Say that the job runs already, and how to launch another one."""
     since = formats.duration(max(0.0, now_s - job.view().attempt.submitted_s))
     return Text.assemble(
         ("▶ ", "green"),
@@ -73,7 +74,7 @@ def _asked(spec: JobSpec) -> tuple[object, ...]:
 
 
 def _nodes(spec: JobSpec) -> list[tuple[str, int]]:
-    """Without their order, which a plan may change."""
+    """Return nodes and their processes without regard to order, which a plan may change."""
     return sorted((one.node, one.nproc) for one in spec.participants)
 
 

@@ -122,8 +122,9 @@ def build_spec(
 def _with_hub_commit(
     context: Context, cluster: Cluster, spec: JobSpec, workload: Workload, *, asks: bool
 ) -> tuple[JobSpec, Workload, tuple[Problem, ...]]:
-    """The same with its model's commit, if that is one of the hub, so that all that follows knows
-    it; and what is to be said of that.
+    """Pin a Hugging Face model to its current commit, so that all checks use it.
+
+    Also returns what to say about that.
     """
     recipe, said = workload.recipe, list[Problem]()
     if not asks or recipe is None or hub_id(recipe.model.path) is None:
@@ -135,7 +136,7 @@ def _with_hub_commit(
 
 
 def refuse_unlaunchable(context: Context, args: Namespace) -> None:
-    """Check what can be checked without any node.
+    """Check what can be checked without contacting any node.
 
     Raises:
         SpecError, RecipeError: the job is invalid, or names something missing.
@@ -148,7 +149,7 @@ def refuse_unlaunchable(context: Context, args: Namespace) -> None:
 def _spec(
     args: Namespace, before: JobSpec, workload: Workload, project: StagedProject | None
 ) -> JobSpec:
-    """What the options say, else a stored job; except for its nodes and files."""
+    """Build the spec from the options, else from a stored job, without nodes and files."""
     given, taken = _variables(before, args, workload)
     return JobSpec(
         entry=workload.entry,
@@ -174,7 +175,7 @@ def _spec(
 
 
 def _set_in(workload: Workload, before: JobSpec, spec: JobSpec) -> dict[str, SetIn]:
-    """Where settings were chosen; an option given now was not chosen where it was before."""
+    """Return where settings were set; those that an option now changes are left out."""
     fields = {f"launch.{option}": field for option, field in OPTIONS.items()}
     return {
         name: where
@@ -186,7 +187,7 @@ def _set_in(workload: Workload, before: JobSpec, spec: JobSpec) -> dict[str, Set
 def _participants(
     context: Context, args: Namespace, cluster: Cluster, before: JobSpec
 ) -> tuple[Participant, ...]:
-    """The nodes that the options name, else those of a stored job, else all."""
+    """Return the nodes that the options name, else those of a stored job, else all."""
     for member in args.member:
         parse_member(member)
     chosen = () if args.member else before.participants
@@ -203,7 +204,7 @@ def _participants(
 def _variables(
     before: JobSpec, args: Namespace, workload: Workload
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Variables with values, and those taken from this environment; a later option wins."""
+    """Return variables with values, and those taken from this environment; a later option wins."""
     given = dict(before.environment)
     taken = dict.fromkeys(before.from_environment)
     if (timeout := args.collective_timeout) is not None:
@@ -241,7 +242,7 @@ def _left_out(cluster: Cluster, chosen: Sequence[Participant]) -> tuple[Problem,
 
 
 def _is_unfit(view: NodeView, problem: Problem) -> bool:
-    """Whether it takes no jobs, or does not answer for a reason that is known."""
+    """Whether a node takes no jobs, or does not answer for a known reason."""
     if view.liveness in ("up", "suspect"):
         return view.info is not None and view.info.problem == problem
     return problem.kind in SILENCES or view.is_conflict

@@ -32,7 +32,7 @@ _JOB = re.compile(r"j-\w+|[0-9a-f]{2,8}")
 
 
 class StoredJob(Record, frozen=True):
-    """A stored job.
+    """A job read from a file or from the cluster.
 
     Args:
         spec: of a job of the cluster without its acknowledgment that versions differ, which was for
@@ -49,7 +49,7 @@ class StoredJob(Record, frozen=True):
 
 
 def find_saved(context: Context, args: Namespace) -> StoredJob | None:
-    """Find the named job file or job; ``None`` if the name is that of a recipe or script.
+    """Return the named job file or job; ``None`` if the name is that of a recipe or script.
 
     Raises:
         SpecError: the file is neither a recipe nor a job file, or is invalid.
@@ -72,7 +72,7 @@ def find_saved(context: Context, args: Namespace) -> StoredJob | None:
 
 
 def refuse_gone(context: Context, cluster: Cluster, participants: Sequence[Participant]) -> None:
-    """Refuse if former participants are missing now, all of them in one error.
+    """Refuse if former participants are missing; name all of them in one error.
 
     Raises:
         NodeError: names them, and says how to choose others.

@@ -64,7 +64,7 @@ class InviteVerb(Verb):
         parser.flag("--no-wait", help="print it and exit; a running notebook admits the machines")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        """Print a token; at a terminal, wait and admit the machines that join with it."""
+        """Print a token; at a terminal, also wait and admit the machines that join with it."""
         from jupyter_mntrain.trust.joining.token import read_token
 
         cluster = context.cluster(args)
@@ -83,7 +83,7 @@ class InviteVerb(Verb):
         return Outcome(Text(), data | {"joined": _let_in(context, cluster, token)})
 
     def _needs(self) -> tuple[str, ...]:
-        """What the machine needs, one line each."""
+        """Return what the machine needs, one line each."""
         from jupyter_mntrain.verbs.nodes.installing.facts import needed_versions
 
         versions = " and ".join(f"{name} {one}" for name, one in needed_versions().items())
@@ -116,7 +116,7 @@ class InviteVerb(Verb):
 
 
 def _let_in(context: Context, cluster: Cluster, token: Token) -> list[str]:
-    """Wait until the invitation is used up or expires. Ctrl-C ends the waiting only."""
+    """Admit machines until the invitation is used up or expires; Ctrl-C only ends the waiting."""
     seen: list[str] = []
     context.screen.say(
         Text("Waiting for a machine to join. Press Ctrl-C to stop waiting.", style="dim")

@@ -1,4 +1,4 @@
-"""``revoke``: withdraws the certificate of a member."""
+"""``revoke``: revokes the certificate of a member."""
 
 from __future__ import annotations
 

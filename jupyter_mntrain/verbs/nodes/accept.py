@@ -1,4 +1,4 @@
-"""``accept``: accepts a cluster: trains, measures and breaks jobs on it, and judges what it saw."""
+"""``accept``: runs acceptance tests on a cluster: trains, measures and breaks jobs, and judges."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class AcceptVerb(Verb):
         told: dict[str, Criterion] = {}
 
         def tell(report: AcceptanceReport) -> None:
-            """Say each verdict once it is known."""
+            """Print each verdict once it is known."""
             for one in report.criteria:
                 is_known = one.judgment != "not judged"
                 if is_known and told.get(one.key) != one:
@@ -147,7 +147,7 @@ class AcceptVerb(Verb):
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    """``1,2,4`` as numbers of nodes, ascending.
+    """Convert ``1,2,4`` to numbers of nodes, ascending.
 
     Raises:
         ValueError: it is something else.
@@ -162,14 +162,14 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def default_sizes(nodes: int) -> tuple[int, ...]:
-    """1, 2, 4 and 8 as far as there are so many, and all."""
+    """Return 1, 2, 4 and 8, if there are so many nodes, and the number of all nodes."""
     return tuple(sorted({*(one for one in SIZES if one <= nodes), nodes}))
 
 
 def training_spec(
     context: Context, target: str, participants: tuple[Participant, ...], python: str | None
 ) -> JobSpec:
-    """The training that is timed and broken, on all nodes.
+    """Return the training job that is timed and broken, on all nodes.
 
     Raises:
         SpecError, RecipeError: it is no recipe, or cannot run on these ranks.
@@ -195,8 +195,9 @@ def training_spec(
 
 
 def _fitting(participants: tuple[Participant, ...]) -> list[str]:
-    """Settings by which the included recipe runs on these ranks: pipelines between the nodes, and
-    replicas within them where all have as many ranks.
+    """Return settings that fit the included recipe to these ranks.
+
+    That is pipelines between the nodes, and replicas within them if all have as many ranks.
     """
     has_gpus = all(one.gpus for one in participants)
     settings = [*ON_GPUS] if has_gpus else []
@@ -219,7 +220,7 @@ def _refuse_script(workload: Workload, target: str) -> None:
 
 
 def _environment(context: Context, args: Namespace, cluster: Cluster) -> dict[str, str]:
-    """The environment in which a documented command means this cluster."""
+    """Return an environment in which documented commands use this cluster."""
     environment = dict(context.environment)
     environment[CLUSTER_VARIABLE] = cluster.name
     if args.agent:
@@ -228,7 +229,7 @@ def _environment(context: Context, args: Namespace, cluster: Cluster) -> dict[st
 
 
 def _place(context: Context, name: str | None) -> Path:
-    """Where the reports go, without an ending.
+    """Return the path of the reports, without a suffix.
 
     Raises:
         SpecError: there is no such folder, or a report of that name.
@@ -250,7 +251,7 @@ def _files(place: Path) -> tuple[Path, Path, Path]:
 
 
 def write_reports(report: AcceptanceReport, place: Path) -> tuple[Path, ...]:
-    """Write the report as JSON, page and notebook. Returns their paths."""
+    """Write the report as JSON, page and notebook; return their paths."""
     # nbformat takes a while, and is only needed here.
     from jupyter_mntrain.show.acceptance.acceptance_notebook import acceptance_notebook
     from jupyter_mntrain.show.acceptance.acceptance_page import acceptance_page

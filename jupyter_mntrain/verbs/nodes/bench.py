@@ -88,7 +88,7 @@ class BenchVerb(Verb):
 
 
 def _message_size(text: str) -> int:
-    """A size that a message may have.
+    """Convert a word to a valid message size.
 
     Raises:
         ValueError: it is none.

@@ -1,4 +1,4 @@
-"""Device speeds, a part of ``measure``: what the CPUs and GPUs of nodes do."""
+"""Device speeds, a part of ``measure``: how fast the nodes' CPUs and GPUs are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DISTURBED = (
 
 
 def device_options(parser: Parser) -> None:
-    """Add the options that concern devices."""
+    """Add the options for devices."""
     parser.option(
         "--python",
         metavar="PYTHON",
@@ -47,7 +47,7 @@ def device_options(parser: Parser) -> None:
 def devices_outcome(
     context: Context, cluster: Cluster, participants: Sequence[Participant], args: Namespace
 ) -> Outcome:
-    """Measure the devices of these participants, and show them.
+    """Measure the devices of these participants, and show the results.
 
     Raises:
         MntrainError: none of them could be measured, and nothing else was: the first one's reason.

@@ -1,4 +1,4 @@
-"""``doctor``: looks for what keeps nodes from training, before it costs anything."""
+"""``doctor``: finds what keeps nodes from training before it costs time."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class DoctorVerb(Verb):
 
 
 def _job(context: Context, args: Namespace) -> Built | None:
-    """The launch that the options describe; ``None`` = any that may run on the nodes is meant.
+    """Return the launch that the options describe; ``None`` = any launch on the nodes.
 
     Raises:
         SpecError, RecipeError, NodeError, JobNotFoundError: as a launch with them.
@@ -112,7 +112,7 @@ def _job(context: Context, args: Namespace) -> Built | None:
 
 
 def _is_module(context: Context, wanted: str) -> bool:
-    """Whether it is the name of a module, like ``pkg.train``, and of no file here."""
+    """Whether this is the name of a module, like ``pkg.train``, and not a file here."""
     first, *inner = wanted.split(".")
     is_name = first.isidentifier() and all(one.isidentifier() for one in inner)
     is_file = PurePath(wanted).suffix in (".py", ".toml") or (context.directory / wanted).is_file()
@@ -120,7 +120,7 @@ def _is_module(context: Context, wanted: str) -> bool:
 
 
 def _look(args: Namespace, cluster: Cluster, built: Built | None) -> Callable[..., DoctorReport]:
-    """Examines a launch, or nodes."""
+    """Return a function that examines a launch, or nodes."""
     if built is not None:
         return partial(cluster.doctor.examine, spec=built.spec, project=built.project)
     asked = MachineQuestion(python=args.python)

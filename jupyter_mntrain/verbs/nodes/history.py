@@ -1,4 +1,4 @@
-"""``history``: what a node did, with and without jobs."""
+"""``history``: shows what a node did, with and without jobs."""
 
 from __future__ import annotations
 

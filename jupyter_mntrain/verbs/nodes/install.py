@@ -1,4 +1,4 @@
-"""``install``: makes machines nodes through ssh."""
+"""``install``: turns machines into nodes through ssh."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def common_options(parser: Parser) -> None:
-    """Add the options of installing and upgrading alike."""
+    """Add the options that installing and upgrading share."""
     parser.flag(
         "--dry-run",
         help="look at the machines, and print each command that would run there; change nothing",
@@ -56,7 +56,7 @@ class InstallVerb(Verb):
         common_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        """Install on every machine at once; those that are right already stay as they are."""
+        """Install on all machines at once; those that are up to date stay as they are."""
         from jupyter_mntrain.verbs.nodes.installing import work
         from jupyter_mntrain.verbs.nodes.installing.plan import TOKEN_LIFE_S, NodeChoices
 
@@ -85,7 +85,7 @@ class InstallVerb(Verb):
 
 
 def _refuse_foreign(host: Host, facts: Facts, *, is_named: bool) -> None:
-    """Refuse to change packages of an environment that neither we made nor the user named."""
+    """Refuse to change packages of an environment that is neither ours nor named by the user."""
     from jupyter_mntrain.verbs.nodes.installing.plan import changes_packages
 
     if host.wanted.is_given and not is_named and changes_packages(facts, host.wanted):

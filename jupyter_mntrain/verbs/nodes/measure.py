@@ -1,4 +1,4 @@
-"""``measure``: measures every link, per direction, and what the nodes' devices do."""
+"""``measure``: measures every link in each direction, and the nodes' devices."""
 
 from __future__ import annotations
 

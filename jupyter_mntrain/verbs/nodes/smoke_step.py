@@ -1,4 +1,4 @@
-"""Smoke step of the doctor: starts the job that the verb was given."""
+"""Smoke step of the doctor: starts the given job to see whether it works."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refuse_nothing_to_try(context: Context, args: Namespace) -> None:
 
 
 def with_smoke_step(context: Context, built: Built, report: DoctorReport) -> DoctorReport:
-    """The report with what became of the job when it was started."""
+    """Return the report with the result of starting the job."""
     with context.screen.progress() as progress:
         return built.cluster.trial.run(
             built.spec,

@@ -31,7 +31,7 @@ class UpgradeVerb(Verb):
         common_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        """Upgrade every machine at once; agents restart, and adopt what runs."""
+        """Upgrade all machines at once; agents restart, and adopt what runs."""
         from jupyter_mntrain.verbs.nodes.installing import work
         from jupyter_mntrain.verbs.nodes.installing.host_book import HostBook
         from jupyter_mntrain.verbs.nodes.installing.plan import NodeChoices, member_of

@@ -1,4 +1,4 @@
-"""Checks of the panel: those of a launch, made beforehand and shown at the row concerned."""
+"""Checks of the panel: those of a launch, made in advance and shown at the row concerned."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from jupyter_mntrain.workload.slow_links import slow_link_note
 
 
 class Findings:
-    """Results of checks, by the row they concern."""
+    """The results of checks, by the row that they concern."""
 
     def __init__(self, rows: Sequence[FormRow]) -> None:
         self.settings: list[RowCheck] = []
@@ -49,7 +49,7 @@ class Findings:
 
     @property
     def warnings(self) -> list[str]:
-        """Names of the rows with warnings, repeated for each warning."""
+        """The names of rows with warnings, once per warning."""
         return [n for n, checks in self._of.items() for c in checks if c.level == "slows"]
 
     def passed(self, name: str) -> None:
@@ -62,7 +62,7 @@ class Findings:
 
     @contextmanager
     def of_settings(self, but: Sequence[Problem] = ()) -> Iterator[None]:
-        """Add an error that is raised inside to the settings.
+        """Add an error that is raised in this context to the settings.
 
         Args:
             but: what is shown elsewhere already.
@@ -106,7 +106,7 @@ class Findings:
 def check_members(
     used: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: Findings
 ) -> list[tuple[FormRow, str]]:
-    """The rows whose GPUs or processes are available, each with its ``--member``."""
+    """Return the rows whose GPUs or processes are available, each with its ``--member``."""
     members = []
     for row in used:
         try:
@@ -125,7 +125,7 @@ def check_members(
 def mark_busy(
     rows: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: Findings
 ) -> None:
-    """Say why nodes were left out that could run the job if their GPUs were free."""
+    """Explain which nodes were left out and could run the job if their GPUs were free."""
     for row in rows:
         info = next((one for one in usable if reference(one, usable) == row.name), None)
         is_chosen = choices.node(row.name).is_used is not None or not choices.others_take_part
@@ -245,7 +245,7 @@ def check_network(
 def check_place(
     used: Sequence[FormRow], choices: Choices, place: Place | None, findings: Findings
 ) -> list[FormRow]:
-    """The rows that have it; all of them while that is not known."""
+    """Return the rows that have the job's folder and interpreter; all rows if that is not known."""
     if place is None:
         return list(used)
     if place.problem is not None and not place.field:
@@ -266,7 +266,7 @@ def check_place(
 
 
 def placed(usable: Sequence[NodeInfo], place: Place | None) -> list[NodeInfo]:
-    """The nodes as they are for this job: with the versions of its own interpreter."""
+    """Return the nodes as this job sees them: with the versions of its own interpreter."""
     found = place.found if place else {}
     names = [reference(info, usable) for info in usable]
     return [
@@ -325,8 +325,7 @@ def check_doctor(
     examined: CheckedNode,
     findings: Findings,
 ) -> str:
-    """What stops a launch is an error at the node's row, what may slow it down is a warning; a
-    person may know better.
+    """Add the doctor's findings to rows: errors if they stop a launch, warnings if they slow it.
 
     Returns what was found in one line; empty if nobody takes part.
     """
@@ -355,7 +354,7 @@ def _row_check(one: Finding, choices: Choices, *, can_leave: bool) -> RowCheck |
 
 
 def doctor_line(answer: Answer | None) -> str:
-    """What the doctor found, in one line."""
+    """Return the doctor's findings in one line."""
     if answer is None:
         return "Doctor: examines the chosen nodes…"
     if isinstance(answer, Problem):

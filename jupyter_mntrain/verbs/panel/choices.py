@@ -23,7 +23,7 @@ _IDS = re.compile(r"(?:gpus?)?\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)", re.IGNORECASE)
 
 
 class NodeChoice(Record, frozen=True):
-    """Choices for one node.
+    """The choices for one node.
 
     Args:
         is_used: ``None`` = not chosen: :attr:`Choices.others_take_part` applies.
@@ -125,13 +125,13 @@ class Choices(Record, frozen=True):
         return self.others_take_part if chosen is None else chosen
 
     def with_node(self, name: str, **fields: Any) -> Choices:
-        """A copy with other choices for one node."""
+        """Return a copy with other choices for one node."""
         choice = msgspec.structs.replace(self.node(name), **fields)
         return msgspec.structs.replace(self, nodes=self.nodes | {name: choice})
 
 
 def member_text(name: str, choice: NodeChoice) -> str:
-    """``HOST:N[:IFACE]`` of a row.
+    """Return ``HOST:N[:IFACE]`` of a row.
 
     Raises:
         SpecError: the text in the GPU field is neither a number nor GPU ids.
@@ -143,7 +143,7 @@ def member_text(name: str, choice: NodeChoice) -> str:
 
 
 def port_number(choices: Choices) -> int | None:
-    """The rendezvous port; ``None`` for a free one.
+    """Return the rendezvous port; ``None`` for a free one.
 
     Raises:
         SpecError: it is not a port number.
@@ -160,7 +160,7 @@ def port_number(choices: Choices) -> int | None:
 
 
 def overrides(choices: Choices) -> list[str]:
-    """The recipe's changes, as arguments of ``--set``.
+    """Return the changes to the recipe, as arguments of ``--set``.
 
     Raises:
         SpecError: a quote is not closed.
@@ -178,7 +178,7 @@ def overrides(choices: Choices) -> list[str]:
 
 
 def variables(choices: Choices) -> list[str]:
-    """Environment variables of the ranks, as arguments of ``--env``.
+    """Return the ranks' environment variables, as arguments of ``--env``.
 
     Raises:
         SpecError: a quote is not closed, or a word is neither ``NAME=VALUE`` nor ``NAME``.
@@ -195,7 +195,7 @@ def variables(choices: Choices) -> list[str]:
 
 
 def check_variables(choices: Choices, environment: Mapping[str, str]) -> None:
-    """Check the variables, also those whose values are taken from ``environment``.
+    """Check the variables, including those whose values are taken from ``environment``.
 
     Raises:
         SpecError: as for :func:`variables`, or one is not set there.
@@ -205,7 +205,7 @@ def check_variables(choices: Choices, environment: Mapping[str, str]) -> None:
 
 
 def without_secrets(choices: Choices) -> Choices:
-    """Choices to store and show: of secrets, only the names of their variables are kept."""
+    """Return choices to store and show: of secrets, only the names of their variables are kept."""
     try:
         words = variables(choices)
     except SpecError:
@@ -220,7 +220,7 @@ def without_secrets(choices: Choices) -> Choices:
 def launch_words(
     choices: Choices, members: Sequence[str], *, head: str | None, target: str | None
 ) -> list[str]:
-    """The words after ``%mntrain launch``.
+    """Return the words after ``%mntrain launch``.
 
     Args:
         members: the participants, as :func:`member_text` returns them.
@@ -247,27 +247,27 @@ def launch_words(
 
 
 def start_words(choices: Choices) -> list[str]:
-    """The options of a launch that say how to start it, not what."""
+    """Return the launch options that say how to start, not what."""
     waits = choices.waits and not choices.on  # its nodes are those that it waits for
     chosen = {"--queue": waits, "--skip-doctor": choices.skips_doctor}
     return [option for option, is_chosen in chosen.items() if is_chosen]
 
 
 def on_words(choices: Choices) -> list[str]:
-    """The options that say which nodes are wanted, if they are not those of the cluster."""
+    """Return the options that request nodes from a source; empty for the cluster's own nodes."""
     given = [(f"--{name}", text.splitlines()) for name, text in choices.on_values.items()]
     words = [word for name, lines in given for line in lines for word in _option(name, line)]
     return ["--on", choices.on, *words] if choices.on else []
 
 
 def settings(choices: Choices) -> list[str]:
-    """The chosen fields of the recipe, as arguments of ``--set``."""
+    """Return the chosen fields of the recipe, as arguments of ``--set``."""
     given = {setting: getattr(choices, name).strip() for name, setting in OF_RECIPE.items()}
     return [setting_words(name, text) for name, text in given.items() if text]
 
 
 def options(choices: Choices) -> list[str]:
-    """The chosen options of a launch, and their values."""
+    """Return the chosen launch options and their values."""
     words = []
     for name, option in (OF_JOB | OF_PLACE).items():
         text = getattr(choices, name).strip()
@@ -279,12 +279,12 @@ def options(choices: Choices) -> list[str]:
 
 
 def _option(name: str, value: str) -> list[str]:
-    """A value that begins with a dash would be an option."""
+    """Join an option and its value, as a value that begins with a dash would be an option."""
     return [f"{name}={value}"] if value.startswith("-") else [name, value]
 
 
 def with_field(choices: Choices, name: str, text: str) -> Choices:
-    """The choices with another text in a field; a number of restarts allows them, and 0 none."""
+    """Return the choices with a new text in a field; a number of restarts enables restarting."""
     changed = msgspec.structs.replace(choices, **{name: text})
     if name == "restarts" and text.strip() == "0":
         return with_restart(changed, "never")
@@ -294,18 +294,18 @@ def with_field(choices: Choices, name: str, text: str) -> Choices:
 
 
 def with_restart(choices: Choices, restart: Restart) -> Choices:
-    """The choices with another answer to when to restart; never leaves no number of restarts."""
+    """Return the choices with a new restart policy; "never" clears the number of restarts."""
     restarts = "" if restart == "never" else choices.restarts
     return msgspec.structs.replace(choices, restart=restart, restarts=restarts)
 
 
 def without(choices: Choices, *names: str) -> Choices:
-    """The choices with these fields empty."""
+    """Return the choices with these fields empty."""
     return msgspec.structs.replace(choices, **dict.fromkeys(names, ""))
 
 
 def setting_words(name: str, text: str) -> str:
-    """``section.field=value``; text that TOML reads as something else is quoted."""
+    """Return ``section.field=value``; a text that TOML would read differently is quoted."""
     if name != "data.source":
         return f"{name}={text}"
     try:

@@ -1,4 +1,4 @@
-"""Panel fields: plain text fields for the settings that are changed most. Pure.
+"""Panel fields: text fields for the most common settings. Pure.
 
 A text that cannot be used stays in its field, with the reason next to it.
 """
@@ -76,7 +76,7 @@ def make_fields(
     is_script: bool,
     place: Place | None = None,
 ) -> tuple[FormField, ...]:
-    """The fields with their values, and what is wrong with each.
+    """Return the fields with their values, and what is wrong with each.
 
     Args:
         read: reads the recipe or script.
@@ -115,7 +115,7 @@ def make_fields(
 
 
 def usable(choices: Choices) -> Choices:
-    """The choices without the fields of a recipe that cannot be used whatever else is chosen."""
+    """Return the choices without recipe fields that are invalid whatever else is chosen."""
     return without(choices, *(name for name in OF_RECIPE if _setting_problem(choices, name)))
 
 
@@ -132,7 +132,7 @@ def _own(recipe: Recipe | None, name: str) -> str:
 
 
 def _setting_problem(choices: Choices, name: str) -> Problem | None:
-    """What is wrong with one field, whatever the others say."""
+    """Return what is wrong with one field on its own."""
     text = getattr(choices, name).strip()
     if not text:
         return None
@@ -144,7 +144,7 @@ def _setting_problem(choices: Choices, name: str) -> Problem | None:
 
 
 def _guilty(choices: Choices, read: Read, ranks: int) -> tuple[str, Problem] | None:
-    """The field without which the recipe could run, and what is wrong with both together."""
+    """Return the field without which the recipe could run, and the problem that it causes."""
     chosen = usable(choices)
     problem = _refusal(read(chosen), ranks)
     if problem is None:
@@ -208,5 +208,5 @@ def _needs_restarts(name: str) -> Problem:
 
 
 def problems(fields: Sequence[FormField]) -> tuple[Problem, ...]:
-    """What is wrong, in the order of the fields."""
+    """Return all problems, in the order of the fields."""
     return tuple(one.problem for one in fields if one.problem is not None)

@@ -160,7 +160,7 @@ def make_form(
 
 
 def resolved(choices: Choices, form: Form) -> Choices:
-    """The choices with every node named, so that nodes that appear later are not included."""
+    """Return the choices with every node named, so that nodes that appear later are left out."""
     if choices.on:
         return choices
     nodes = {
@@ -171,7 +171,7 @@ def resolved(choices: Choices, form: Form) -> Choices:
 
 
 def of_recipe(workload: Workload | MntrainError) -> dict[str, Any]:
-    """What the form shows of it; nothing of a script."""
+    """Return what the form shows of a recipe; nothing for a script."""
     recipe = None if isinstance(workload, MntrainError) else workload.recipe
     if recipe is None:
         return {}
@@ -181,13 +181,13 @@ def of_recipe(workload: Workload | MntrainError) -> dict[str, Any]:
 def _blocked(
     rows: Sequence[FormRow], findings: Findings, wrong: Sequence[Problem]
 ) -> Problem | None:
-    """The first reason for which nothing can be launched."""
+    """Return the first reason why nothing can be launched."""
     lacking = None if any(row.takes_part for row in rows) else _nobody(rows)
     return next(filter(None, (findings.first_error, *wrong, lacking)), None)
 
 
 def _mark_head(rows: list[FormRow], used: Sequence[FormRow], choices: Choices) -> FormRow | None:
-    """The row of the head as it was; ``None`` if no node takes part."""
+    """Mark the head and return its row; ``None`` if no node takes part."""
     head = next((row for row in used if row.name == choices.head), used[0] if used else None)
     if head is not None:
         rows[rows.index(head)] = msgspec.structs.replace(head, is_head=True)
@@ -213,7 +213,7 @@ def check_settings(
 def _fit(
     workload: Workload | MntrainError, placements: Sequence[Placement], nodes: Sequence[NodeInfo]
 ) -> Fit | None:
-    """The recipe with what the chosen GPUs decide; ``None`` for a script, or without any node."""
+    """Fit the recipe to the chosen GPUs; ``None`` for a script, or without any node."""
     if isinstance(workload, MntrainError) or workload.recipe is None or not placements:
         return None
     by_id = {info.node_id: info for info in nodes}
@@ -230,7 +230,7 @@ def _predicted(
     findings: Findings,
     wrong: Sequence[Problem],
 ) -> Prediction | None:
-    """Check whether it can run there, and predict what it will do."""
+    """Check whether the recipe can run there, and predict its step."""
     if isinstance(workload, MntrainError) or not placements:
         return None
     recipe, prediction = found.recipe if found else None, None
@@ -256,7 +256,7 @@ def _planned(
     usable: Sequence[NodeInfo],
     planned: Planned,
 ) -> Prediction | None:
-    """Add what to plan; if the plan is known, it is what is predicted."""
+    """Add the question to plan; if its plan is known, return the plan's prediction."""
     if prediction is None or prediction.memory is None or found is None:
         return prediction
     by_name = {reference(info, usable): info for info in usable}

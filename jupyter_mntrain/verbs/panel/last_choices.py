@@ -1,4 +1,4 @@
-"""Last choices: stores what was launched last with each recipe."""
+"""Last choices: stores what was last launched with each recipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ that was launched longest ago is dropped first."""
 
 
 class Remembered(Record, frozen=True):
-    """Choices, the Unix time at which they were launched, and the job."""
+    """Choices, the Unix time of their launch, and the job."""
 
     choices: Choices
     launched_s: float
@@ -37,7 +37,7 @@ class Memory:
         self._file = SharedFile(path, dict[str, Remembered], what="the panel's last choices")
 
     def all(self) -> dict[str, Remembered]:
-        """All stored choices by :attr:`Target.key`, the newest first.
+        """Return all stored choices by :attr:`Target.key`, newest first.
 
         Raises:
             SpecError: the file was damaged.
@@ -45,8 +45,9 @@ class Memory:
         return self._file.read()
 
     def remember(self, key: str, choices: Choices, *, job: JobId, now_s: float) -> None:
-        """Store the choices that were just launched, except for the acknowledgment of versions that
-        differ and of what the doctor found: it was for that launch.
+        """Store the choices of a launch, without acknowledgments, which were for that launch only.
+
+        Those are of versions that differ and of what the doctor found.
         """
         choices = msgspec.structs.replace(choices, mixed_versions=False, skips_doctor=False)
         with self._file.locked():

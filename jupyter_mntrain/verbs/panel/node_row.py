@@ -35,7 +35,7 @@ def leave_out(choices: Choices, name: str) -> Fix:
 
 
 class RowCheck(Record, frozen=True):
-    """One line below a row: what a launch says, at the level that the doctor has for it.
+    """A line below a row: what a launch would say, at the doctor's level.
 
     Args:
         problem: what is wrong; ``None`` if the checks passed.
@@ -50,14 +50,14 @@ class RowCheck(Record, frozen=True):
 
     @property
     def text(self) -> str:
-        """The finding in one sentence. It does not name the node, as the row does."""
+        """The finding in one sentence, without the node's name, which the row shows."""
         if self.problem is None:
             return f"{formats.plural(self.passed, 'check')} passed"
         return str(self.problem)
 
 
 class FormRow(Record, frozen=True):
-    """Row of one node.
+    """The row of one node.
 
     Args:
         state: one word; empty if the node is up.
@@ -88,7 +88,7 @@ class FormRow(Record, frozen=True):
 
 
 def is_usable(view: NodeView, choices: Choices) -> bool:
-    """Whether it may be chosen: it answers, and takes jobs; later is enough for one that waits."""
+    """Whether the node can be chosen: it answers and takes jobs, or will when a job waits."""
     if view.liveness != "up" or view.is_conflict or view.info is None:
         return False
     return will_take_jobs(view.info) if choices.waits else view.info.problem is None
@@ -119,7 +119,7 @@ def node_row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s
 
 
 def _state(view: NodeView) -> str:
-    """Why it cannot be chosen, in a word or two."""
+    """Return why the node cannot be chosen, in a word or two."""
     if view.liveness != "up" or view.problem is None:
         return view.liveness
     words = {Kind.DRAINED: "drained", Kind.OUT_OF_HOURS: "not offered now"}
@@ -153,7 +153,7 @@ def _silent(
 
 
 def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
-    """Rows of nodes that were chosen the last time and are unknown now."""
+    """Return rows of nodes that were chosen last time and are unknown now."""
     return [
         FormRow(
             name=name,

@@ -139,7 +139,7 @@ class Panel:
             self.note = str(error)
 
     def form(self) -> Form:
-        """The form for the current choices. Contacts no node: that is for :meth:`look`."""
+        """Return the form for the current choices. Contacts no node: that is for :meth:`look`."""
         if self.choices.on:
             return source_form(self.choices, self._read, is_script=self.target.is_script)
         return make_form(
@@ -161,7 +161,7 @@ class Panel:
             return error
 
     def look(self, form: Form) -> bool:
-        """Ask about the chosen port, the nodes' folders, and what can be resumed, and plan the job.
+        """Ask about the port, the nodes' folders and what can be resumed, and plan the job.
 
         ``True`` if the answers change what is shown.
         """
@@ -171,7 +171,7 @@ class Panel:
         return self._plan.look(question) | asked
 
     def examination(self, form: Form, *, anew: bool = False) -> Callable[[], None] | None:
-        """What asks the doctor about the chosen launch, for seconds, in any thread.
+        """Return a function that asks the doctor about the chosen launch, in any thread.
 
         ``None`` if the answer is known and not old.
         """
@@ -214,7 +214,7 @@ class Panel:
         return before != self.resume
 
     def _job(self) -> Job | None:
-        """The job that this recipe, or the person, goes on with; ``None`` if no node knows it."""
+        """Return the job to resume, of this recipe or named by the user; ``None`` if unknown."""
         if isinstance(self._ended, str):
             try:
                 self._ended = named_job(self._context, self._args, self._ended)
@@ -223,7 +223,7 @@ class Panel:
         return self._ended
 
     def command(self, form: Form) -> str:
-        """The equivalent command as a notebook cell: a launch, or a resuming of an ended job."""
+        """Return the equivalent command as a notebook cell: a launch or a resume."""
         goes_on = self.resume is not None and self.resume.can_start and not self.choices.on
         return self._command(form, resumes=self.target.job if goes_on else None)
 
@@ -233,7 +233,7 @@ class Panel:
         return command_text(self._context, self._args, self.target, words, resumes)
 
     def commands(self, form: Form) -> RenderableType:
-        """The commands of every node, and the memory of every rank.
+        """Return the commands of every node, and the memory of every rank.
 
         Raises:
             MntrainError: as for ``launch``.
@@ -314,7 +314,7 @@ class Panel:
         self.cluster.measure(chosen, progress=progress)
 
     def changed_s(self) -> float:
-        """When the recipe's file was last changed; 0.0 if there is no file."""
+        """Return when the recipe's file was last changed; 0.0 if there is no file."""
         try:
             return Path(self.target.key).stat().st_mtime if self.target.path else 0.0
         except OSError:
@@ -329,7 +329,7 @@ class Panel:
         return launch_words(choices, form.members, head=form.head, target=target)
 
     def _launch_words(self, form: Form) -> list[str]:
-        """The words after ``launch``, which shows nothing by itself."""
+        """Return the words after ``launch``, with which it shows nothing by itself."""
         return [*self._words(form, self.choices), *start_words(self.choices), "--detach"]
 
     def _built(self, form: Form, choices: Choices | None = None) -> Built:

@@ -37,7 +37,7 @@ CPU; a GPU's peak is not in the table."""
 
 
 class LinkLoad(Record, frozen=True):
-    """Load of one direction between two nodes.
+    """The load of one direction between two nodes.
 
     Args:
         seconds: least transfer time per step; ``None`` if the link was not measured.
@@ -51,7 +51,7 @@ class LinkLoad(Record, frozen=True):
 
 
 class Prediction(Record, frozen=True):
-    """Prediction for the current choices.
+    """The prediction for the current choices.
 
     Args:
         ranks: number of ranks of each pipeline.
@@ -82,7 +82,7 @@ class Prediction(Record, frozen=True):
 def predict(
     recipe: Recipe, placements: Sequence[Placement], capacities: LinkCapacities
 ) -> Prediction:
-    """Predict bubble and link load, also of a recipe that cannot run there."""
+    """Predict bubble and link load, even for a recipe that cannot run there."""
     ranks = recipe.pipeline_ranks(sum(placement.nproc for placement in placements))
     per_rank = recipe.stages_per_rank
     microbatches, schedule = recipe.microbatches, recipe.schedule
@@ -132,7 +132,7 @@ def _step(
     nodes: Mapping[NodeId, NodeInfo],
     links: tuple[LinkLoad, ...] | None,
 ) -> tuple[LeastStep | None, tuple[Unknown, str] | None]:
-    """The least step time, or why it is unknown."""
+    """Return the least step time, or why it is unknown."""
     config = model_config(recipe)
     if config is None:
         return None, ("model", recipe.model.path or "")
@@ -177,9 +177,7 @@ def _links(
 def _traffic(
     recipe: Recipe, config: Config, nodes: Sequence[str]
 ) -> Iterator[dict[tuple[str, str], float]]:
-    """Bytes per step and link, of each pipeline and of each ring of replicas
-    and of shards.
-    """
+    """Yield bytes per step and link, for each pipeline and each ring of replicas and shards."""
     section, size = recipe.data_parallel, WIDTHS[recipe.dtype]
     boundary = recipe.tokens_per_step / section.width * config["hidden_size"] * size
     grid = make_grid(recipe, len(nodes))

@@ -1,4 +1,4 @@
-"""Resuming from the panel: what an ended job goes on from, with what is chosen there."""
+"""Resuming from the panel: from where an ended job can continue with the choices made there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Resumption(Record, frozen=True):
 
 
 def resumption(job: Job, spec: JobSpec, choices: Choices, *, is_asked: bool) -> Resumption | None:
-    """What an ended job goes on from. Asks the nodes of its run.
+    """Return how an ended job can be resumed. Asks the nodes of its run.
 
     Args:
         spec: what is to go on.
@@ -74,7 +74,7 @@ def resumption(job: Job, spec: JobSpec, choices: Choices, *, is_asked: bool) -> 
 
 
 def resume_text(plan: ResumePlan, *, step_s: float | None) -> str:
-    """What is repeated, what was changed, and whether the losses are those of an unbroken run.
+    """Say what is repeated, what was changed, and how the losses compare to an unbroken run.
 
     The page says the same (``labextension/src/resume/texts.ts``).
 
@@ -101,7 +101,7 @@ def _repeats(plan: ResumePlan, step_s: float | None) -> str:
 
 
 def _more_steps(job: Job, spec: JobSpec, choices: Choices) -> Fix | None:
-    """A button for a run that has made all of its steps."""
+    """Return a button that adds steps to a run that has made all of its steps."""
     view = job.view()
     step, program = reported_step([view]), program_of(spec)
     total = program.total_steps(program, told_steps(view))
@@ -113,7 +113,7 @@ def _more_steps(job: Job, spec: JobSpec, choices: Choices) -> Fix | None:
 
 
 def choices_of(spec: JobSpec, names: Mapping[str, str]) -> Choices:
-    """The choices of a job that is run again: what it brings along itself is not among them.
+    """Return the choices of a job that is run again, except for what the job brings along.
 
     Args:
         names: of nodes, by their ids.

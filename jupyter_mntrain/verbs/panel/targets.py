@@ -45,7 +45,7 @@ class Target(Record, frozen=True):
 
     @property
     def key(self) -> str:
-        """Key under which its choices are stored."""
+        """The key under which its choices are stored."""
         if self.job is not None:
             return f"job:{self.job}"
         if self.path is None:
@@ -61,7 +61,7 @@ class Target(Record, frozen=True):
 
     @property
     def brings_files(self) -> bool:
-        """Whether it may bring files, a folder or an interpreter of its own: a recipe does not."""
+        """Whether it can have its own files, folder and interpreter: a recipe cannot."""
         return self.is_script or self.spec is not None
 
     @property
@@ -114,13 +114,13 @@ def find_target(directory: Path, text: str) -> Target:
 
 
 def all_targets(directory: Path) -> list[Target]:
-    """Recipes in the directory, then presets, the default one first."""
+    """Return the recipes in the directory, then the presets, the default one first."""
     names = sorted(PRESETS, key=lambda name: (name != DEFAULT_PRESET, list(PRESETS).index(name)))
     return [*recipes(directory), *(Target(directory=directory, preset=name) for name in names)]
 
 
 def launched_last(targets: Sequence[Target], memory: Memory) -> Target:
-    """The target that was launched last; the first one if none was, or that is not known."""
+    """Return the target that was launched last; the first one if that is not known."""
     try:
         launched = list(memory.all())
     except MntrainError:
@@ -130,7 +130,7 @@ def launched_last(targets: Sequence[Target], memory: Memory) -> Target:
 
 
 def recipes(directory: Path) -> list[Target]:
-    """``.toml`` files that have only sections of a recipe."""
+    """Return the ``.toml`` files that have only sections of a recipe."""
     try:
         paths = sorted(directory.glob("*.toml"))
     except OSError:
@@ -152,7 +152,7 @@ def _is_recipe(path: Path) -> bool:
 def command_text(
     context: Context, args: Namespace, target: Target, words: Sequence[str], resumes: JobId | None
 ) -> str:
-    """A launch, or a resuming of an ended job, as it is typed.
+    """Return a command that launches, or resumes an ended job, as it is typed.
 
     Args:
         args: of the panel: its cluster.

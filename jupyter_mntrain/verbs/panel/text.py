@@ -77,7 +77,7 @@ def _wrong(problem: Problem) -> Text:
 
 
 def unknown_step(prediction: Prediction) -> str:
-    """Why there is no step time."""
+    """Return why there is no step time."""
     if prediction.unknown is None:
         return "the recipe cannot run on these ranks"
     why, where = prediction.unknown
@@ -89,7 +89,7 @@ def unknown_step(prediction: Prediction) -> str:
 
 
 def pace(prediction: Prediction) -> str:
-    """What sets the pace of a step."""
+    """Return what limits the speed of a step."""
     step, memory = prediction.step, prediction.memory
     if step is None or step.rank is None or memory is None:
         return "the slowest link sets the pace"
@@ -97,7 +97,7 @@ def pace(prediction: Prediction) -> str:
 
 
 def plan_notes(plan: Plan) -> list[str]:
-    """What is said of a plan besides its step."""
+    """Return notes on a plan besides its step time."""
     gain = against_equal_split(plan)
     notes = [] if gain is None else [f"{times(gain)} the equal split"]
     notes.append(f"Bottleneck: {shown_line(plan.bottleneck)}.")
@@ -107,7 +107,7 @@ def plan_notes(plan: Plan) -> list[str]:
 
 
 def memory_words(one: RankMemory) -> str:
-    """What a rank needs, and what its GPU has."""
+    """Return what a rank needs, and what its GPU has."""
     of_gpu = f" of {formats.memory(one.gpu_bytes)}" if one.gpu_bytes is not None else ""
     return f"{formats.memory(one.total)}{of_gpu}"
 

@@ -1,4 +1,4 @@
-"""``attach``: shows a job live, also one whose nodes are still waited for."""
+"""``attach``: shows a job live, even while it waits for nodes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AttachVerb(Verb):
 
 
 def _left_to_screen(context: Context, args: Namespace, launch: AwaitedLaunch) -> Job | Outcome:
-    """Have the screen show why a launch waits, and then its job; the job if it is there now.
+    """Let the screen show why a launch waits and then its job; return the job if it exists now.
 
     Raises:
         SpecError: a variable is to have the job, which is not there yet.

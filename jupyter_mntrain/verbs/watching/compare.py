@@ -1,4 +1,4 @@
-"""``compare``: shows jobs side by side: the settings that differ, and their figures."""
+"""``compare``: shows jobs side by side: their figures, and the settings that differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following: waits for a job to end; the exit code says how it ended."""
+"""Following: waits for a job to end; the exit code tells how it ended."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def follow(context: Context, args: Namespace, job: Job, waited_s: float = 0.0) -
 
 
 def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
-    """The job's table as it is now; with ``--traceback`` also the ranks' traceback."""
+    """Return the job's current table; with ``--traceback`` also the ranks' traceback."""
     history = caught_up_history(context, job)
     summary = job.summary()
     silences = {

@@ -1,4 +1,4 @@
-"""Picture file: where a verb writes a picture that it was asked for."""
+"""Picture file: where a verb writes a requested picture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_mntrain.verbs.new_file import refuse_existing
 
 
 def picture_path(context: Context, text: str, *, may_replace: bool) -> Path:
-    """The file that was named; nothing is written yet.
+    """Return the path of the named file; nothing is written yet.
 
     Args:
         may_replace: also one that is there.
@@ -27,7 +27,7 @@ def picture_path(context: Context, text: str, *, may_replace: bool) -> Path:
 
 
 def file_path(path: Path, text: str, *, may_replace: bool) -> Path:
-    """The same path, if a file may be written there.
+    """Return the path, if a file may be written there.
 
     Raises:
         SpecError: one is there, or there is no such directory.
@@ -40,7 +40,7 @@ def file_path(path: Path, text: str, *, may_replace: bool) -> Path:
 
 
 def write_picture(path: Path, content: bytes) -> None:
-    """Write it.
+    """Write the picture.
 
     Raises:
         SpecError: it cannot be written.

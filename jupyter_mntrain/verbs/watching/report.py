@@ -1,5 +1,7 @@
-"""``report``: writes everything that is known of a job into one archive, to be sent to others:
-its verdict, record with evidence, numbers and logs; versions, packages and GPUs of its nodes.
+"""``report``: writes everything that is known of a job into one archive, for others.
+
+That is its verdict, record with evidence, numbers and logs, and its nodes' versions, packages and
+GPUs.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class ReportVerb(Verb):
 
 
 def write_report(file: BinaryIO, job: Job, cluster: Cluster) -> list[str]:
-    """Write the archive. Returns the names of its parts."""
+    """Write the archive; return the names of its parts."""
     view = job.view()
     with suppress(MntrainError):  # no node that has it answers: the rest tells enough
         view = msgspec.structs.replace(view, spec=job.spec())
@@ -75,7 +77,7 @@ def write_report(file: BinaryIO, job: Job, cluster: Cluster) -> list[str]:
 
 
 def _parts(job: Job, view: JobView, cluster: Cluster) -> Iterator[tuple[str, Any]]:
-    """Files of the archive, the verdict first: text, or what becomes JSON."""
+    """Yield the files of the archive, the verdict first: text, or data for JSON."""
     verdict = view.verdict
     if verdict is not None:
         yield "verdict.txt", f"{verdict.problem}\n{verdict.reasons}\n\n{verdict.problem.detail}\n"

@@ -1,4 +1,4 @@
-"""``settings``: lists the settings of a job or of a recipe, and where each comes from."""
+"""``settings``: lists the settings of a job or a recipe, and where each was set."""
 
 from __future__ import annotations
 

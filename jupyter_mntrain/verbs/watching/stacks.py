@@ -1,4 +1,4 @@
-"""``stacks``: shows the line at which each rank is."""
+"""``stacks``: shows which line each rank is executing."""
 
 from __future__ import annotations
 

@@ -93,14 +93,14 @@ def _said(written: int, directory: Path) -> Text:
 
 
 def _hint(context: Context, out: str) -> Text:
-    """The command that opens what was written."""
+    """Return the command that opens what was written."""
     if context.screen.in_background:
         return Text(f"To open it here: %load_ext tensorboard, then %tensorboard --logdir {out}")
     return Text(f"To open it: tensorboard --logdir {out}")
 
 
 def _serve(jobs: Sequence[Job], files: Sequence[EventFiles], directory: Path, port: int) -> None:
-    """Run TensorBoard until it ends or is interrupted, and write what running jobs report.
+    """Run TensorBoard until it ends or is interrupted; meanwhile write what running jobs report.
 
     Raises:
         SpecError: it ended with an error; what it printed is on the screen.

@@ -42,7 +42,7 @@ KINDS: Final = (".json", ".png")
 
 
 class Titled(NamedTuple):
-    """A step to show: what it is, and its ranks for people."""
+    """A step to show: its title, and its ranks' names."""
 
     title: str
     spans: StepSpans
@@ -91,7 +91,7 @@ class TraceVerb(Verb):
 
 
 def _predicted(job: Job) -> StepSpans | None:
-    """The step that the job's plan predicted; ``None`` if it has none, or cannot be read now."""
+    """Return the step that the job's plan predicted; ``None`` if it has none, or cannot be read."""
     try:
         return predicted_step(job.view(), job.spec)
     except MntrainError:
@@ -99,7 +99,7 @@ def _predicted(job: Job) -> StepSpans | None:
 
 
 def _find(history: JobHistory, number: int | None) -> tuple[StepSpans, list[int]]:
-    """A recorded step, and the numbers of all of them.
+    """Return a recorded step, and the numbers of all recorded steps.
 
     Raises:
         SpecError: there is no such step.

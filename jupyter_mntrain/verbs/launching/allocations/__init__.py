@@ -1,1 +1,1 @@
-"""Allocations: options, launches and jobs on nodes that a scheduler gives."""
+"""Allocations: options, launches and jobs on nodes that a scheduler grants."""

@@ -1,4 +1,4 @@
-"""Launch on nodes of a scheduler: asks for them, waits, and launches on what it gives."""
+"""Launch on a scheduler's nodes: asks for them, waits, and launches there."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ Launch = Callable[[Context, Namespace], Outcome]
 
 
 def launch_on(context: Context, args: Namespace, launch: Launch) -> Outcome:
-    """Get nodes from the source that the options name, and launch on them. If that fails, or is
-    interrupted, before a job has started, the nodes are given back, and nothing is left.
+    """Get nodes from the source that the options name, and launch on them.
+
+    If that fails or is interrupted before a job has started, the nodes are given back.
 
     Args:
         launch: launches on a cluster that is there.
@@ -119,9 +120,7 @@ def on_new_nodes(
 
 
 def _asked(context: Context, args: Namespace, book: AllocationBook) -> tuple[str, AllocatedNodes]:
-    """Nodes that were asked for, now or by who left the waiting to this process, and the name of
-    their cluster.
-    """
+    """Return the cluster's name and the nodes: new ones, or those that this process took over."""
     from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
 
     source, left = source_named(args.on), context.environment.get(TAKES_OVER)
@@ -146,7 +145,7 @@ def _asked(context: Context, args: Namespace, book: AllocationBook) -> tuple[str
 
 
 def _leave(context: Context, args: Namespace) -> Outcome:
-    """Ask for nodes, and leave the rest to a process of its own."""
+    """Ask for nodes, and let a background process wait for them and launch."""
     from jupyter_mntrain.sources.allocation_book import AllocationBook, follow_remembered
 
     refuse_cell(context)
@@ -168,7 +167,7 @@ def _leave(context: Context, args: Namespace) -> Outcome:
 
 
 def _kept_line(context: Context, cluster: str, idle_s: float) -> Text:
-    """How to use nodes on which nothing could be launched: a person wanted to keep them."""
+    """Say how to use nodes that were kept although nothing could be launched on them."""
     wait = duration_text(idle_s)
     command = f"{context.program} launch --cluster {cluster}"
     return Text(f"the nodes stay for {wait} after their last job; use them with: {command}")
@@ -184,7 +183,7 @@ def _give_back(context: Context, nodes: AllocatedNodes) -> None:
 
 
 def rendered(args: Namespace) -> str:
-    """What would be submitted, to be read.
+    """Return what would be submitted, for people to read.
 
     Raises:
         SpecError: the request cannot be meant.
@@ -197,7 +196,7 @@ def rendered(args: Namespace) -> str:
 
 
 def _request(args: Namespace, source: NodeSource) -> NodesRequest:
-    """What the options ask for, with the source's own number of nodes where they name none."""
+    """Return the request that the options describe; the source decides on a missing number."""
     request = nodes_request(args)
     if args.nodes:
         return request

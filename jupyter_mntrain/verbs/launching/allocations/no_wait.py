@@ -1,4 +1,4 @@
-"""No wait: leaves a launch that waits for nodes to a process of its own."""
+"""No wait: a background process waits for the nodes of a launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_PASSED_ON: Final = ("--no-wait", "--json", "--traceback")
 
 
 def refuse_cell(context: Context) -> None:
-    """A process of its own does not have what a cell has.
+    """Refuse a job in a cell, which a background process does not have.
 
     Raises:
         SpecError: the job is in a cell.
@@ -32,7 +32,7 @@ def refuse_cell(context: Context) -> None:
 
 
 def leave_waiting(context: Context, args: Namespace, cluster: str) -> Path:
-    """Have a process wait for the nodes, and launch on them. It ends with that. Returns its log.
+    """Start a process that waits for the nodes, launches and ends. Return the path of its log.
 
     Args:
         cluster: of the allocation that was asked for.

@@ -1,4 +1,4 @@
-"""Options of a launch on a scheduler's nodes: those of all sources, and what one declares."""
+"""Options of a launch on a scheduler's nodes: common ones, and those a source declares."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_NAME = 40
 
 
 def common_options(source: str) -> tuple[SourceOption, ...]:
-    """What a person can choose of every source."""
+    """Return the options that every source has."""
     idle = duration_text(IDLE_S)
     takes_job = any(option.name == "jobid" for option in options_of(source))
     of_job = ", or those of --jobid" if takes_job else ""
@@ -61,7 +61,7 @@ def on_option(parser: Parser) -> None:
 
 
 def chosen_options(parser: Parser, words: Sequence[str], *, but: Collection[str] = ()) -> bool:
-    """Add the options of the source that the words name. Returns whether they name one.
+    """Add the options of the source that the words name. Return whether they name one.
 
     Args:
         but: names of options of all sources to leave out.
@@ -85,7 +85,7 @@ def chosen_options(parser: Parser, words: Sequence[str], *, but: Collection[str]
 
 
 def nodes_request(args: Namespace, usual: int = 1) -> NodesRequest:
-    """What the options ask a source for.
+    """Return the request to a source that the options describe.
 
     Args:
         usual: number of nodes where they name none.
@@ -106,7 +106,7 @@ def nodes_request(args: Namespace, usual: int = 1) -> NodesRequest:
 
 
 def refuse_with_on(args: Namespace) -> None:
-    """Refuse options that say the contrary of getting nodes from a scheduler.
+    """Refuse options that contradict getting nodes from a scheduler.
 
     Raises:
         SpecError: one was given.
@@ -125,7 +125,7 @@ def refuse_with_on(args: Namespace) -> None:
 
 
 def _chosen(words: Sequence[str]) -> str:
-    """The value of the last ``--on``."""
+    """Return the value of the last ``--on``."""
     said = [*_said(words)]
     return said[-1] if said else ""
 
@@ -138,7 +138,7 @@ def _said(words: Sequence[str]) -> Iterator[str]:
 
 
 def _destination(option: SourceOption) -> str:
-    """Apart from other options' names."""
+    """Return an argparse destination that differs from other options' names."""
     return f"on_{option.name}"
 
 
@@ -151,14 +151,14 @@ def _help(option: SourceOption) -> str:
 
 
 def _name(args: Namespace) -> str:
-    """For the scheduler's lists: that of the job, else of what is run."""
+    """Return the name for the scheduler's lists: the job's, or that of what is run."""
     text = args.name or args.module or (args.target or "").rpartition("/")[2]
     name = _UNNAMED.sub("-", text.removesuffix(".py").removesuffix(".toml")).strip("-._")
     return name[:_LONGEST_NAME].rstrip("-._") or "mntrain"
 
 
 def _time(text: str) -> float:
-    """A duration, also as schedulers write it: ``HH:MM:SS`` or ``D-HH:MM:SS``."""
+    """Convert a duration, also as schedulers write it: ``HH:MM:SS`` or ``D-HH:MM:SS``."""
     clock = _CLOCK.fullmatch(text)
     if clock is None:
         told_s = parse_duration(text)

@@ -1,4 +1,4 @@
-"""Progress: says what a person waits for in an allocation, whenever that changes."""
+"""Progress: prints what an allocation waits for, whenever that changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.verbs.launching.allocations.words import granted_line, wait
 
 
 class AllocationProgress:
-    """Says what is new of one allocation, and why it waits."""
+    """Prints what changes in one allocation, and why it waits."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -21,7 +21,7 @@ class AllocationProgress:
         self._silence: Problem | None = None
 
     def look(self, now: Allocation) -> None:
-        """Say what is new in it since the last look."""
+        """Print what has changed since the last look."""
         if now.state == "unknown":
             self._tell_silence(now)
             return
@@ -33,14 +33,14 @@ class AllocationProgress:
         self.tell_why_it_waits(now)
 
     def tell(self, now: Allocation, change: AllocationChange) -> None:
-        """Say what has changed, except for why it waits."""
+        """Print a change, except for why the allocation waits."""
         if change.kind == "granted":
             self._context.screen.say(granted_line(now))
         elif change.problem is not None and change.kind not in ("waits", "ended"):
             self._context.screen.say(problem_text(change.problem, mark="⚠", style="yellow"))
 
     def tell_why_it_waits(self, now: Allocation) -> None:
-        """Say why, unless it was said; also once it is known when it is expected to start."""
+        """Print why it waits, unless that is known; again once its expected start is known."""
         waiting, now_s = now.waiting, self._context.clock()
         if waiting is None:
             return
@@ -50,7 +50,7 @@ class AllocationProgress:
             self._context.screen.say(waiting_line(waiting, now_s))
 
     def _tell_silence(self, now: Allocation) -> None:
-        """Say once why it is not known how it is; what ends the waiting, its end says."""
+        """Print once why the scheduler does not report the allocation's state."""
         problem = now.problem
         if problem is None or problem == self._silence or refusal_of(now) is not None:
             return

@@ -1,4 +1,4 @@
-"""Remembered allocations: a job in one is found by its id, and one's cluster by its name alone."""
+"""Remembered allocations: finds the cluster of a job that runs in an allocation."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from jupyter_mntrain.verbs.verb import Verb
 
 
 def in_its_allocation(context: Context, verb: Verb, args: Namespace) -> Namespace:
-    """The arguments of a command, with the cluster of the allocation that they mean, if no cluster
-    was named: that of the named job, or of that name; without a name, that of the newest launch.
+    """Return the arguments of a command with the cluster of the allocation that they mean.
+
+    That is the allocation of the named job, or the one with that name, or that of the newest
+    launch. A cluster that the user names stays.
 
     The name of an allocation stands for the newest job in it.
     """

@@ -1,4 +1,4 @@
-"""Waiting launches: how one is that waits for its nodes, how it is followed, and how canceled."""
+"""Waiting launches: shows, follows and cancels launches that wait for nodes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 class _TimeUp(Exception):  # noqa: N818 - it is no error
-    """Nobody wants to wait longer."""
+    """The time that the user wanted to wait is up."""
 
 
 def awaited_launch(args: Namespace) -> AwaitedLaunch | None:
-    """The launch that a command means, as long as it is no job yet."""
+    """Return the launch that a command means, unless it is a job already."""
     launch = AwaitedLaunch.named(args.cluster) if args.cluster else None
     return None if launch is None or launch.note.jobs else launch
 
 
 def waiting_outcome(context: Context, args: Namespace) -> Outcome | None:
-    """How the launch is that a command means, as long as it is no job yet."""
+    """Return the state of the launch that a command means, unless it is a job already."""
     launch = awaited_launch(args)
     if launch is None:
         return None
@@ -50,7 +50,7 @@ def waiting_outcome(context: Context, args: Namespace) -> Outcome | None:
 
 
 def looking_at(context: Context, args: Namespace, launch: AwaitedLaunch) -> Callable[[], Awaited]:
-    """A function that looks at a launch: it tells what is waited for, then the job.
+    """Return a function that reports what a launch waits for, and then its job.
 
     It raises :class:`RefusedError` once there will never be one.
     """
@@ -66,8 +66,9 @@ def looking_at(context: Context, args: Namespace, launch: AwaitedLaunch) -> Call
 
 
 def waited_for(context: Context, args: Namespace, launch: AwaitedLaunch) -> Job | Outcome:
-    """Wait until a launch is a job, and say why it waits meanwhile. Ctrl-C and ``--timeout`` leave
-    it waiting, and say so.
+    """Wait until a launch is a job, and print why it waits.
+
+    Ctrl-C and ``--timeout`` leave it waiting, and say so.
 
     Raises:
         RefusedError: it will never be one.
@@ -90,8 +91,9 @@ def waited_for(context: Context, args: Namespace, launch: AwaitedLaunch) -> Job 
 
 
 def stopped_waiting(context: Context, args: Namespace) -> Outcome | None:
-    """Give back the allocation of the named job, if it holds no nodes; ``None`` where there is a
-    job whose end is to be recorded still.
+    """Give back the allocation of the named job if it holds no nodes.
+
+    ``None`` if there is a job whose end is still to be recorded.
     """
     launch = AwaitedLaunch.named(args.cluster) if args.cluster and args.job else None
     before = launch.give_back() if launch is not None else None
@@ -105,7 +107,7 @@ def stopped_waiting(context: Context, args: Namespace) -> Outcome | None:
 
 
 def refuse_own_nodes(args: Namespace) -> None:
-    """Refuse to give back nodes that no scheduler has given.
+    """Refuse to give back nodes that no scheduler has granted.
 
     Raises:
         SpecError: as told.
@@ -119,8 +121,9 @@ def refuse_own_nodes(args: Namespace) -> None:
 
 
 def given_back(context: Context, args: Namespace, end: Callable[[], Outcome]) -> Outcome:
-    """End the named job and the others on its nodes, and give these back: also where no job can be
-    reached, but not before one is saved that shall be.
+    """End the named job and the others on its nodes, and give the nodes back.
+
+    That also works if no job can be reached, but not before a requested checkpoint is saved.
 
     Args:
         end: ends the named job, and tells how.
@@ -154,8 +157,9 @@ def given_back(context: Context, args: Namespace, end: Callable[[], Outcome]) ->
 
 
 def _may_be_there(error: MntrainError, job: str, launch: AwaitedLaunch | None) -> bool:
-    """Whether nodes that could not end a job may run it. An id that nobody knows was misspelled,
-    and ends no allocation.
+    """Whether nodes that could not end a job may still run it.
+
+    An unknown id was misspelled, and ends no allocation.
     """
     if not isinstance(error, JobNotFoundError):
         return not isinstance(error, SpecError)
@@ -163,7 +167,7 @@ def _may_be_there(error: MntrainError, job: str, launch: AwaitedLaunch | None) -
 
 
 def _end_others(context: Context, args: Namespace) -> Iterator[MntrainError]:
-    """End the jobs that still run on the nodes; yield why one could not be asked to."""
+    """End the jobs that still run on the nodes; yield errors of those that cannot be reached."""
     ending = []
     try:
         cluster = context.cluster(args)
@@ -191,7 +195,7 @@ def _warned(error: MntrainError) -> Text:
 
 
 def _job_there(context: Context, args: Namespace, job: str) -> Job:
-    """The job that a launch has become."""
+    """Return the job that a launch has become."""
     cluster = context.cluster(args)
     # In a notebook it may be open since before the allocation was remembered.
     follow_remembered(cluster)

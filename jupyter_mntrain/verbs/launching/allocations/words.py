@@ -1,4 +1,4 @@
-"""Allocations as text: what was asked for, why it waits, what was granted."""
+"""Allocations as text: the request, why it waits, and what was granted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from jupyter_mntrain.show import formats
 
 
 def called(allocation: Allocation) -> str:
-    """It in a sentence; one in a person's own job has an id of job and step."""
+    """Name an allocation in a sentence; one in the user's own job has the id of job and step."""
     job, _, step = allocation.id.partition("/")
     return f"its step in job {job}" if step else f"job {job}"
 
 
 def asked_line(title: str, allocation: Allocation, cluster: str = "") -> Text:
-    """What was asked for, and under which number.
+    """Say what was requested, and under which number.
 
     Args:
         title: of the source.
@@ -28,7 +28,7 @@ def asked_line(title: str, allocation: Allocation, cluster: str = "") -> Text:
 
 
 def waiting_line(waiting: Waiting, now_s: float) -> Text:
-    """Why it waits, in words and in the scheduler's own, and until when, if that is known."""
+    """Say why an allocation waits, in words and in the scheduler's, and until when if known."""
     text = Text.assemble(("… ", "yellow"), f"waiting: {waiting.reason.cause}")
     if waiting.word not in ("", "None"):
         text.append(f" ({waiting.word})", "dim")
@@ -40,6 +40,6 @@ def waiting_line(waiting: Waiting, now_s: float) -> Text:
 
 
 def granted_line(allocation: Allocation) -> Text:
-    """The machines behind the slots."""
+    """Name the machines that were granted."""
     hosts = ", ".join(slot.host or slot.name for slot in allocation.slots)
     return Text.assemble(("✓ ", "green"), f"granted: {hosts}; their agents start")

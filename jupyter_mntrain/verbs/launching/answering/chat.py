@@ -108,7 +108,7 @@ def _named(name: str, model: ChatAnswer) -> str:
 
 
 def _reader(context: Context, *, is_quiet: bool) -> Callable[[], str]:
-    """What reads a line: ``input`` asks at a terminal, and in a notebook below the cell."""
+    """Return a function that reads a line: ``input`` at a terminal, or below a notebook's cell."""
     is_magic = context.program.startswith("%")
     asks = is_magic or (sys.stdin is not None and sys.stdin.isatty() and not is_quiet)
 
@@ -130,4 +130,4 @@ def _write(text: str) -> None:
 
 
 def _silent(_: str) -> None:
-    """For ``--json``: stdout is for data only."""
+    """Print nothing, for ``--json``: stdout is for data only."""

@@ -1,4 +1,4 @@
-"""Dialog: what is typed in a chat, and what is said; a terminal or a notebook's input box."""
+"""Dialog: the turns of a chat, at a terminal or in a notebook's input box."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Dialog:
     said: list[ChatMessage] = field(default_factory=list)
 
     def run(self) -> None:
-        """Talk until the user leaves."""
+        """Run the dialog until the user leaves."""
         for line in self._lines():
             if line in LEAVING:
                 return

@@ -87,7 +87,7 @@ class GenerateVerb(Verb):
 
 
 def step_option(parser: Parser) -> None:
-    """Add the option that says which checkpoint answers."""
+    """Add the option that selects the checkpoint."""
     parser.option(
         "--step",
         type=wanted_step,
@@ -97,7 +97,7 @@ def step_option(parser: Parser) -> None:
 
 
 def step_words(job: Job, wanted: WantedStep | None) -> tuple[str, ...]:
-    """What tells the ranks which checkpoint to load; nothing for the newest.
+    """Return the arguments that tell ranks which checkpoint to load; none for the newest.
 
     Raises:
         RefusedError: it is the best one, and none has an evaluation loss.
@@ -111,7 +111,7 @@ def step_words(job: Job, wanted: WantedStep | None) -> tuple[str, ...]:
 def generating_spec(
     view: JobView, spec: JobSpec, args: Namespace, which: tuple[str, ...] = ()
 ) -> JobSpec:
-    """A job that generates, next to another one; as :func:`spec_beside`.
+    """Return a job that generates, next to another job; see :func:`spec_beside`.
 
     Args:
         which: checkpoint, from :func:`step_words`.
@@ -123,20 +123,19 @@ def generating_spec(
 
 
 def changed_words(spec: JobSpec) -> tuple[str, ...]:
-    """What a job changes of its recipe."""
+    """Return the arguments for what a job changes in its recipe."""
     return (*chosen_words(spec), *spec.entry[3:])
 
 
 def spec_beside(
     view: JobView, spec: JobSpec, entry: tuple[str, ...], what: str, *, mixed_versions: bool
 ) -> JobSpec:
-    """A job with one process on each node of another job, without GPUs, which may be in use.
+    """Return a job with a CPU process on each node of another job, whose GPUs may be in use.
 
     Args:
         spec: of that job, which runs the built-in trainer.
         entry: module of ours and its arguments.
         what: it does.
-
     """
     return JobSpec(
         entry=("-m", *entry),

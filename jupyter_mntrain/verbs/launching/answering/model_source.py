@@ -25,7 +25,7 @@ LARGEST_GPU = 1023
 
 
 def add_model_arguments(parser: Parser) -> None:
-    """Add the arguments that say which model answers, and where."""
+    """Add the arguments that select the model and where it runs."""
     parser.argument(
         "model",
         metavar="JOB|DIR",
@@ -50,7 +50,7 @@ def add_model_arguments(parser: Parser) -> None:
 def answering_spec(
     context: Context, args: Namespace, module: str, what: str, words: tuple[str, ...] = ()
 ) -> JobSpec:
-    """The job that loads the model.
+    """Return the job that loads the model.
 
     Args:
         module: of ours.
@@ -105,7 +105,7 @@ def _beside_directory(
 
 
 def _with_gpu(spec: JobSpec, gpu: int) -> JobSpec:
-    """The same with a GPU of the head, which holds the model."""
+    """Return the job with a GPU on the head, which holds the model."""
     head: Participant = msgspec.structs.replace(spec.participants[0], gpus=(gpu,))
     changed: JobSpec = msgspec.structs.replace(spec, participants=(head, *spec.participants[1:]))
     return changed

@@ -1,4 +1,4 @@
-"""``serve``: an OpenAI-compatible server of a job's newest checkpoint or a model's directory."""
+"""``serve``: an OpenAI-compatible server of a job's newest checkpoint or a model directory."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ServeVerb(Verb):
 
 
 def _ip_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address to listen on.
+    """Convert a word to the address to listen on.
 
     Raises:
         SpecError: it is none.
@@ -94,7 +94,7 @@ def _ip_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _served(job: Job, progress: Progress) -> str:
-    """Where it serves, once it does.
+    """Return the URL that it serves at, once it does.
 
     Raises:
         MntrainError: why it does not.

@@ -1,4 +1,4 @@
-"""Written model: the Hugging Face directory that a script's job wrote, which verbs can load."""
+"""Written model: the Hugging Face directory that a script's job wrote and verbs can load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class _Written(NamedTuple):
-    """A model that a job wrote: its directory, on which node, and whether a tokenizer is in it."""
+    """A model that a job wrote: its directory, its node, and whether a tokenizer is included."""
 
     directory: str
     node: str
@@ -33,8 +33,7 @@ class _Written(NamedTuple):
 
 
 def refuse_script(context: Context, args: Namespace, job: Job, verb: str) -> None:
-    """Refuse a job that has no checkpoint of the built-in trainer, and lead to the model that it
-    wrote.
+    """Refuse a job without a checkpoint of the built-in trainer; suggest a model that it wrote.
 
     Args:
         verb: that loads a directory.
@@ -62,7 +61,7 @@ def refuse_script(context: Context, args: Namespace, job: Job, verb: str) -> Non
 
 
 def _where(context: Context, args: Namespace, job: Job) -> _Written | None:
-    """The newest model that the job wrote; ``None`` if that is not known."""
+    """Return the newest model that the job wrote; ``None`` if that is not known."""
     try:
         with context.screen.progress() as progress:
             written = joined_cluster(context, args).files.of_job(job.view(), progress=progress)
@@ -78,8 +77,10 @@ def _where(context: Context, args: Namespace, job: Job) -> _Written | None:
 
 
 def model_folder(paths: Collection[str]) -> str | None:
-    """The folder with a Hugging Face model, of files that a job wrote: the one that is not in
-    another, as a Trainer's ``output_dir``, else its checkpoint with the highest number.
+    """Return the folder with a Hugging Face model among the files that a job wrote.
+
+    That is the outermost one, such as a Trainer's ``output_dir``, else the checkpoint with the
+    highest number.
     """
     folders = {str(one.parent) for one in map(PurePosixPath, paths) if one.name == "config.json"}
     models = {

@@ -1,1 +1,1 @@
-"""Verbs of large files on nodes."""
+"""Verbs for large files on nodes."""

@@ -1,4 +1,4 @@
-"""``du``: lists what large things lie on nodes, with their sizes."""
+"""``du``: lists large files on nodes, with their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gc``: deletes from nodes what no job uses, and the models and data sets that are named."""
+"""``gc``: deletes files that no job uses from nodes, and the models and data sets named."""
 
 from __future__ import annotations
 

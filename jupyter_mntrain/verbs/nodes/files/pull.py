@@ -1,4 +1,4 @@
-"""``pull``: fetches what a job wrote, or a model or data set of a node, to this machine."""
+"""``pull``: copies what a job wrote, or a model or data set of a node, to this machine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PullVerb(Verb):
 
 
 def _pulled_of_job(context: Context, args: Namespace, job_id: str, path: str) -> Outcome:
-    """Fetch what a job wrote.
+    """Copy what a job wrote.
 
     Args:
         path: in the folder that it runs in; empty for all.

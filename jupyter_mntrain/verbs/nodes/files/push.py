@@ -1,4 +1,4 @@
-"""``push``: brings a model or data set to nodes, which pass it on to one another."""
+"""``push``: copies a model or data set to nodes, which pass it on to one another."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PushVerb(Verb):
 
 
 def _what(context: Context, args: Namespace) -> tuple[LargeName, Path | None]:
-    """The name on the nodes, and the path here if it is not on one of them."""
+    """Return its name on the nodes, and its path here unless it is on one of them."""
     if args.source:
         if args.to:
             raise SpecError("--to and --from exclude each other", fix="a node keeps its own name")

@@ -1,1 +1,1 @@
-"""Installing: makes machines nodes through the system's own ssh."""
+"""Installing: turns machines into nodes through the system's own ssh."""

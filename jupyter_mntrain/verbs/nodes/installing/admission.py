@@ -1,4 +1,4 @@
-"""Admission: asks a machine to join while it waits, where multicast does not find it."""
+"""Admission: asks a waiting machine to join if multicast does not find it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERVAL_S = 0.5
 
 
 def admit(running: Future[Any], cluster: Cluster, address: str) -> None:
-    """Until the command that joins has ended, ask at an address, after multicast had its time.
+    """Ask an address to join, once multicast had its time, until the joining command ends.
 
     Args:
         address: ``host:port`` at which the machine waits.

@@ -21,7 +21,7 @@ _CERTIFICATE_END = "-----END CERTIFICATE-----\n"
 
 
 class FoundMembership(Record, frozen=True):
-    """A node on the machine.
+    """The membership of a node on the machine.
 
     Args:
         state: its state directory.
@@ -44,7 +44,7 @@ class FoundMembership(Record, frozen=True):
 
 
 class FoundEnvironment(Record, frozen=True):
-    """Packages of an interpreter.
+    """The packages of an interpreter.
 
     Args:
         ours: ``direct_url.json`` of the installed package, if it was not from an index.
@@ -58,19 +58,19 @@ class FoundEnvironment(Record, frozen=True):
 
     @property
     def is_editable(self) -> bool:
-        """Whether the package there is somebody's working copy."""
+        """Whether the package is an editable install, somebody's working copy."""
         return bool(self.ours.get("dir_info", {}).get("editable"))
 
     @property
     def digest(self) -> str | None:
-        """SHA-256 of the wheel that the package there was installed from, if known."""
+        """SHA-256 of the wheel that the package was installed from, if known."""
         info = self.ours.get("archive_info", {})
         found = info.get("hashes", {}).get("sha256")
         return found or (info.get("hash") or "").removeprefix("sha256=") or None
 
 
 class Facts(Record, frozen=True):
-    """What the look at a machine found.
+    """What was found on a machine.
 
     Args:
         python: that looked.
@@ -101,7 +101,7 @@ class Facts(Record, frozen=True):
 
 
 class Wanted(Record, frozen=True):
-    """What the driver has, and nodes should have.
+    """What the driver has, and nodes should have, too.
 
     Args:
         python: major and minor version.
@@ -121,7 +121,7 @@ class Wanted(Record, frozen=True):
 
 
 def driver_packages() -> dict[str, str]:
-    """Versions of this driver: builds (``2.9.0+cpu``) are each machine's own."""
+    """Return this driver's versions, without builds (``2.9.0+cpu``), which differ by machine."""
     found = {"jupyter-mntrain": __version__}
     for name in _LIKE_OURS:
         found[name] = metadata.version(name).partition("+")[0]
@@ -129,18 +129,18 @@ def driver_packages() -> dict[str, str]:
 
 
 def driver_python() -> tuple[int, int]:
-    """Major and minor version of this interpreter."""
+    """Return the major and minor version of this interpreter."""
     major, minor, _ = platform.python_version_tuple()
     return int(major), int(minor)
 
 
 def needed_versions() -> dict[str, str]:
-    """What a machine needs to be a node of this driver's clusters, by name."""
+    """Return what a machine needs to be a node of this driver's clusters, by name."""
     return {**driver_packages(), "Python": ".".join(map(str, driver_python()))}
 
 
 def read_facts(output: str, host: str) -> Facts:
-    """Read what the look printed; a login's own greeting may precede it.
+    """Parse what the look printed; a login's own greeting may precede it.
 
     Raises:
         NodeError: it printed nothing that can be read.

@@ -1,4 +1,4 @@
-"""Host: one machine on its way to a node: looked at, changed where needed, seen by the driver."""
+"""Host: inspects one machine, changes it where needed, and waits until the driver sees it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Tell = Callable[[str], object]
 
 
 class InstalledHost(Record, frozen=True):
-    """What became of one machine.
+    """The result of installing on one machine.
 
     Args:
         host: as the user wrote it.
@@ -68,7 +68,7 @@ class InstalledHost(Record, frozen=True):
 
 
 class Host:
-    """One machine, by ssh.
+    """One machine, reached through ssh.
 
     Args:
         environment: directory of the environment there; default: the usual one.
@@ -97,11 +97,11 @@ class Host:
 
     @property
     def look_command(self) -> str:
-        """What it runs to say what it has."""
+        """The command that makes the machine report its facts."""
         return look_command(self.wanted.python, self._environment, self._python)
 
     def look(self) -> Facts:
-        """What it has. Changes nothing.
+        """Return the machine's facts. Changes nothing.
 
         Raises:
             NodeError: it cannot be reached, or has no Python.
@@ -140,7 +140,7 @@ class Host:
         return read_facts(said.out, self.name)
 
     def checked(self, *, waits: bool = False) -> Facts:
-        """What it has, if it can become a node of this cluster.
+        """Return the machine's facts, if it can become a node of this cluster.
 
         Args:
             waits: until no job runs there whose packages would change.
@@ -159,11 +159,11 @@ class Host:
         return facts
 
     def steps(self, facts: Facts, wheel: Wheel) -> tuple[Step, ...]:
-        """Every command that changes the machine."""
+        """Return every command that changes the machine."""
         return tuple(all_steps(facts, self.wanted, self.choices, wheel.path.name))
 
     def install(self, facts: Facts, wheel: Wheel, cluster: Cluster, token: str) -> InstalledHost:
-        """Do what is left to do, and wait until the node is seen.
+        """Do what is left to do, and wait until the node is discovered.
 
         Raises:
             NodeError: a command failed, or the node is not seen.
@@ -201,11 +201,11 @@ class Host:
 
     @property
     def address(self) -> str:
-        """Where its agent should be reached: where ssh reaches it."""
+        """The address at which its agent should be reached: the one that ssh reaches."""
         return f"{self.ssh.hostname()}:{self._port}"
 
     def _failed(self, step: Step, done: Said) -> NodeError:
-        """The agent says what is wrong as data; pip and shells say it in words."""
+        """Return the error of a failed step, from an agent's data or from the text of a shell."""
         try:
             problem = msgspec.json.decode(done.err[done.err.index("{") :], type=Problem)
         except (ValueError, msgspec.DecodeError):

@@ -11,7 +11,7 @@ from jupyter_mntrain.verbs.nodes.installing.target import SshTarget
 
 
 class HostBook:
-    """Machines by cluster and node name in a file, mode 0600. Several programs may share it.
+    """A file of machines by cluster and node name, mode 0600. Several programs may share it.
 
     Args:
         path: default: ``installed.json`` in the user's configuration directory.
@@ -24,7 +24,7 @@ class HostBook:
         )
 
     def all(self, cluster: str) -> list[SshTarget]:
-        """The machines of a cluster, in the order of their nodes' names.
+        """Return the machines of a cluster, ordered by node name.
 
         Raises:
             SpecError: the file was damaged.
@@ -35,7 +35,7 @@ class HostBook:
     def change(
         self, cluster: str, made: Iterable[tuple[str, SshTarget]], gone: Collection[SshTarget]
     ) -> None:
-        """Add machines by their nodes' names, and drop those that are no nodes any more."""
+        """Add machines by node name, and drop those that are no longer nodes."""
         with self._file.locked():
             known = self._file.read()
             kept = {node: one for node, one in known.get(cluster, {}).items() if one not in gone}

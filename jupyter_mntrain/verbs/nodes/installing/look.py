@@ -1,4 +1,4 @@
-"""Look: what a machine has, as JSON. Sent to it as it stands and run by any Python 3.6 or newer.
+"""Look: reports a machine's facts as JSON. Sent as it is and run by Python 3.6 or newer.
 
 It imports nothing of ours and changes nothing. Arguments: the environment's directory (``-`` for
 the usual one), and an interpreter to take instead (``-`` for none).
@@ -37,7 +37,7 @@ JOB = b"MNTRAIN_JOB="
 
 
 def environment(python):
-    """Packages of an interpreter; ``None`` if it does not run."""
+    """Return the packages of an interpreter; ``None`` if it does not run."""
     try:
         run = subprocess.run(
             [python, "-P", "-c", PACKAGES]
@@ -56,7 +56,7 @@ def environment(python):
 
 
 def memberships():
-    """The cluster that a node on this machine belongs to, by state directory."""
+    """Return the clusters that nodes on this machine belong to, by state directory."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     nodes = os.path.join(base, "mntrain", "nodes")
     found = []
@@ -89,7 +89,7 @@ def memberships():
 
 
 def jobs():
-    """Ids of the jobs whose processes run here, as far as this user may see."""
+    """Return the ids of jobs whose processes run here, if this user can see them."""
     found = set()  # type: ignore[var-annotated]
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         try:
@@ -116,7 +116,7 @@ def listens(port):
 
 
 def free_port(first=8765):
-    """The first port from there on at which nothing listens: other users have nodes here, too."""
+    """Return the first free port from there on: other users have nodes here, too."""
     return next((port for port in range(first, first + 100) if not listens(port)), first)
 
 

@@ -57,7 +57,7 @@ class NodeChoices(Record, frozen=True):
 
 
 def look_command(python: tuple[int, int], environment: str | None, given: str | None) -> str:
-    """The command that finds a Python there and has it run the look from standard input.
+    """Return the command that finds a Python there and runs the look from standard input.
 
     No single quotes of ours inside: every login shell takes what is between two of them as it is.
     """
@@ -76,12 +76,12 @@ def look_command(python: tuple[int, int], environment: str | None, given: str | 
 
 
 def _escaped(word: str) -> str:
-    """Within double quotes of ``sh``."""
+    """Escape a text within double quotes of ``sh``."""
     return "".join(f"\\{one}" if one in '\\"$`' else one for one in word)
 
 
 def right_packages(found: FoundEnvironment, wanted: Wanted) -> bool:
-    """Whether an environment has the driver's versions, builds aside."""
+    """Whether an environment has the driver's versions, whatever their builds."""
     return all(
         found.packages.get(name, "").partition("+")[0] == version
         for name, version in wanted.packages.items()
@@ -89,7 +89,7 @@ def right_packages(found: FoundEnvironment, wanted: Wanted) -> bool:
 
 
 def right_package(found: FoundEnvironment, wanted: Wanted) -> bool:
-    """Whether it has this very package: a wheel of the same version may have other contents."""
+    """Whether it has this very package: a wheel of the same version may differ in content."""
     own = next(iter(wanted.packages.items()))
     if found.packages.get(own[0]) != own[1]:
         return False
@@ -103,7 +103,7 @@ def changes_packages(facts: Facts, wanted: Wanted) -> bool:
 
 
 def package_steps(facts: Facts, wanted: Wanted, wheel: str) -> list[Step]:
-    """What gives it an environment with the driver's versions; empty if it has one.
+    """Return the steps that set up an environment with the driver's versions; empty if it exists.
 
     Args:
         wheel: file name of the driver's own.
@@ -132,7 +132,7 @@ def package_steps(facts: Facts, wanted: Wanted, wheel: str) -> list[Step]:
 
 
 def agent_step(facts: Facts, wanted: Wanted, choices: NodeChoices) -> Step:
-    """What makes it join, unless it has joined, and has its agent outlive the login."""
+    """Return the step that makes it join if necessary, and its agent outlive the login."""
     agent = [facts.used, "-P", "-m", "jupyter_mntrain.agent"]
     alone = ["--without-systemd"] if choices.without_systemd else []
     mine = member_of(facts, wanted)
@@ -149,7 +149,7 @@ def agent_step(facts: Facts, wanted: Wanted, choices: NodeChoices) -> Step:
 
 
 def member_of(facts: Facts, wanted: Wanted) -> FoundMembership | None:
-    """The machine's node of this cluster, if it is one."""
+    """Return the machine's node of this cluster, if there is one."""
     for one in facts.memberships:
         if wanted.authority is not None and one.authority_fingerprint == wanted.authority:
             return one
@@ -157,10 +157,10 @@ def member_of(facts: Facts, wanted: Wanted) -> FoundMembership | None:
 
 
 def all_steps(facts: Facts, wanted: Wanted, choices: NodeChoices, wheel: str) -> Sequence[Step]:
-    """Every command that changes the machine, in order."""
+    """Return every command that changes the machine, in order."""
     return (*package_steps(facts, wanted, wheel), agent_step(facts, wanted, choices))
 
 
 def _in_sh(script: str) -> str:
-    """A line for ``sh``, whatever the login shell is."""
+    """Return a command line for ``sh``, whatever the login shell is."""
     return f"exec sh -c {shlex.quote(script)}"

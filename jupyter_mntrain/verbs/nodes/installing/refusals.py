@@ -1,4 +1,4 @@
-"""Refusals: why a machine cannot become a node, or not now, from what was found there. Pure."""
+"""Refusals: why a machine cannot become a node, or not now, based on its facts. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGE_BYTES = 50 * 2**20
 
 
 def refuse(facts: Facts, wanted: Wanted, host: str, *, now_s: float) -> None:
-    """Refuse before anything was changed.
+    """Refuse before anything is changed.
 
     Args:
         now_s: by this machine's clock, at the middle of the look.
@@ -129,7 +129,7 @@ def _refuse_space(facts: Facts, wanted: Wanted, host: str) -> None:
 
 
 def refuse_jobs(facts: Facts, host: str) -> None:
-    """Refuse to change packages under running jobs.
+    """Refuse to change packages while jobs use them.
 
     Raises:
         NodeError: jobs run there.
@@ -174,7 +174,7 @@ _MEANINGS = (
 
 
 def step_failed(title: str, messages: str, host: str) -> NodeError:
-    """The error for a command that failed there."""
+    """Return the error for a command that failed there."""
     lines = [line for line in messages.strip().splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if "ERROR" in line), lines[-1] if lines else "")
     for one in _MEANINGS:

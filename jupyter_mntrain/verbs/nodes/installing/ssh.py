@@ -1,4 +1,4 @@
-"""ssh: runs commands on a machine by the system's own ssh, and explains what it says."""
+"""ssh: runs commands on a machine through the system's ssh, and explains its errors."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ MEANINGS = (
 
 
 class Said(NamedTuple):
-    """What a command on a host printed, and its exit code."""
+    """The output and exit code of a command on a host."""
 
     code: int
     out: str
@@ -94,8 +94,9 @@ class Said(NamedTuple):
 
 
 class Ssh:
-    """Commands on one machine. Only the command line is ours: keys, ports, jumps and host keys are
-    the user's configuration.
+    """Runs commands on one machine.
+
+    Only the command line is ours: keys, ports, jumps and host keys are the user's configuration.
 
     Args:
         program: ``ssh``, as a shell finds it.
@@ -106,7 +107,7 @@ class Ssh:
         self._program = program
 
     def words(self, command: str) -> list[str]:
-        """The command line here that runs a shell command there."""
+        """Return the local command line that runs a shell command there."""
         port = ("-p", str(self.target.port)) if self.target.port else ()
         return [self._program, *_OPTIONS, *port, "--", self.target.destination, command]
 
@@ -154,7 +155,7 @@ class Ssh:
             )
 
     def explained(self, messages: str) -> NodeError:
-        """The error for what ssh said."""
+        """Return the error for what ssh printed."""
         port = f"-p {self.target.port} " if self.target.port else ""
         to = self.target.destination
         host = self.target.host
@@ -171,7 +172,7 @@ class Ssh:
         return self._error(Kind.NO_SSH, f"ssh failed: {last}", f"try by hand: {words['ssh']}")
 
     def hostname(self) -> str:
-        """The host that ssh connects to, which its configuration may name in another way."""
+        """Return the host that ssh connects to, which its configuration may rename."""
         words = [self._program, "-G", *self.words("")[1:-1]]
         try:
             done = subprocess.run(
@@ -187,7 +188,7 @@ class Ssh:
 
 
 def shown_words(words: Sequence[str]) -> str:
-    """A command line as a shell takes it."""
+    """Quote a command line for a shell."""
     return shlex.join(words)
 
 

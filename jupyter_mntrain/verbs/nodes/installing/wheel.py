@@ -1,4 +1,4 @@
-"""Wheel: packs this very installation of the package, so that nodes get what the driver runs.
+"""Wheel: packs the installed package, so that nodes get the same as the driver.
 
 Nothing is built or downloaded, and the same files give the same bytes: a node that has them keeps
 them.
@@ -66,7 +66,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def _contents() -> Iterator[tuple[str, bytes]]:
-    """Name in the wheel, and content, of every file."""
+    """Yield the name in the wheel and the content of every file."""
     extension = PACKAGE / "labextension"
     for path in PACKAGE.rglob("*"):
         if not path.is_file() or "__pycache__" in path.parts or extension in path.parents:
@@ -83,7 +83,7 @@ def _contents() -> Iterator[tuple[str, bytes]]:
 
 
 def _shared(distribution: metadata.Distribution, extension: Path) -> Iterator[tuple[str, bytes]]:
-    """The JupyterLab extension and the server's configuration, as far as they are installed."""
+    """Yield the JupyterLab extension and the server's configuration, if they are installed."""
     built = {
         f"{_DATA}/{_EXTENSION}/{path.relative_to(extension).as_posix()}": path.read_bytes()
         for path in (extension.rglob("*") if extension.is_dir() else ())

@@ -1,4 +1,4 @@
-"""Work: several machines at once, each told about as it goes on, none kept back by another."""
+"""Work: installs on several machines at once, with progress for each; none waits for another."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ Do = Callable[[Host], InstalledHost]
 
 
 def own_wheel() -> Wheel:
-    """The driver's own wheel, where a command that is printed still finds it."""
+    """Return the driver's own wheel, where a printed command can still find it later."""
     return pack(kept_folder("cache") / "packages")
 
 
 def wanted_of(cluster: Cluster, wheel: Wheel) -> Wanted:
-    """What nodes of a cluster should have."""
+    """Return what nodes of a cluster should have."""
     identity = cluster.membership.identity
     return Wanted(
         python=driver_python(),
@@ -62,7 +62,7 @@ def work(
     choices: NodeChoices,
     do: Do,
 ) -> Outcome:
-    """Do something on every machine, and say what became of each."""
+    """Do something on every machine, and report the result of each."""
     said: queue.Queue[str] = queue.Queue()
 
     def one(target: SshTarget) -> InstalledHost:
@@ -102,7 +102,7 @@ def work(
 
 
 def _remember(cluster: str, results: Mapping[SshTarget, InstalledHost]) -> None:
-    """Keep for the next upgrade which machines are nodes."""
+    """Remember which machines are nodes, for the next upgrade."""
     made = [(one.node, target) for target, one in results.items() if one.node and not one.problem]
     gone = [
         target
@@ -113,7 +113,7 @@ def _remember(cluster: str, results: Mapping[SshTarget, InstalledHost]) -> None:
 
 
 def dry_run(host: Host, steps: Sequence[Step], wheel: Wheel) -> InstalledHost:
-    """The command lines that would run here, as a shell takes them."""
+    """Return the command lines that would run here, quoted for a shell."""
     files = {"nothing": "", "wheel": f" < {shown_words([str(wheel.path)])}", "token": ""}
     lines = [f"{shown_words(host.ssh.words(host.look_command))} < {shown_words([str(LOOK)])}"]
     for step in steps:
@@ -136,5 +136,5 @@ def _rows(one: InstalledHost) -> list[RenderableType]:
 
 
 def unique(targets: Sequence[SshTarget]) -> list[SshTarget]:
-    """Each machine once: two at a time on one would be in each other's way."""
+    """Return each machine once: two tasks on one would be in each other's way."""
     return list(dict.fromkeys(targets))

@@ -1,1 +1,1 @@
-"""Looks: what a panel asks about in the background, once it is shown."""
+"""Looks: what a panel asks in the background, once it is shown."""

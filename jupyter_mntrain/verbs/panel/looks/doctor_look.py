@@ -62,7 +62,7 @@ class _Known(NamedTuple):
 
 
 class DoctorLook:
-    """Keeps the answers about the last launches that were chosen.
+    """Caches the doctor's answers for the launches chosen last.
 
     What :meth:`asking` returns takes seconds and may run in any thread, one at a time.
     """
@@ -74,7 +74,7 @@ class DoctorLook:
         self._has_refused = False
 
     def about(self, target: str, changed_s: float, choices: Choices) -> CheckedNode:
-        """Turn to another launch, or the same; what knows the answers about it."""
+        """Switch to a launch; return a function that finds its cached answers."""
         no_matter = {name: getattr(Choices(), name) for name in NO_MATTER}
         judged = msgspec.structs.replace(choices, **no_matter)
         self._about = About(target, changed_s, judged)
@@ -82,7 +82,7 @@ class DoctorLook:
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Notice whether it refuses a launch."""
+        """Note whether the doctor refuses the launch in this context."""
         self._has_refused = False
         try:
             yield
@@ -95,23 +95,23 @@ class DoctorLook:
         return known.answer if known else None
 
     def refuses(self, participants: Participants) -> bool:
-        """Whether it refused the last launch, or would refuse this one."""
+        """Whether the doctor refused the last launch, or would refuse this one."""
         answer = self.of(participants)
         return self._has_refused or (isinstance(answer, DoctorReport) and not answer.can_launch)
 
     def is_due(self, participants: Participants, now_s: float) -> bool:
-        """Whether to ask: somebody takes part, and the answer is missing or old."""
+        """Whether to ask: there are participants, and the answer is missing or old."""
         known = self._known(participants)
         return bool(participants) and (known is None or now_s - known.asked_s >= TRUSTED_S)
 
     def forget(self) -> None:
-        """Let the next look ask again."""
+        """Make the next look ask again."""
         self._answers = []
 
     def asking(
         self, participants: Participants, built: Built | None, now_s: float
     ) -> Callable[[], None]:
-        """What asks about this launch.
+        """Return a function that asks about this launch.
 
         Args:
             built: ``None`` if its options are wrong: its nodes are examined.

@@ -1,4 +1,4 @@
-"""Place of a job: checks its files, folder and interpreter, also on the nodes, before a launch."""
+"""Place of a job: checks its files, folder and interpreter before a launch, also on the nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Build = Callable[[Choices], Built]
 
 
 class Place(Record, frozen=True):
-    """What is known of the place that a job was given.
+    """What is known of a job's files, folder and interpreter.
 
     Args:
         found: what each participant has of it, by the name of its row.
@@ -45,7 +45,7 @@ class Place(Record, frozen=True):
 
 
 class PlaceLook:
-    """Looks at the place of a job again when another one was chosen, or some time has passed."""
+    """Checks the place of a job again when it changes, or some time has passed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.place: Place | None = None
@@ -54,7 +54,7 @@ class PlaceLook:
         self._looked_s = 0.0
 
     def look(self, choices: Choices, build: Build, about: tuple[object, ...], now_s: float) -> bool:
-        """Check the place as a launch would. ``True`` if the answer is another one.
+        """Check the place as a launch would; return ``True`` if the answer has changed.
 
         Args:
             about: what the answer depends on, besides the place; empty: no place was given.
@@ -93,7 +93,7 @@ def _checked(built: Built) -> Built:
 
 
 def _guilty(choices: Choices, build: Build) -> str:
-    """The first field without which the job could be made."""
+    """Return the first field without which the job could be built."""
     chosen = [name for name in OF_PLACE if getattr(choices, name).strip()]
     for name in chosen:
         try:

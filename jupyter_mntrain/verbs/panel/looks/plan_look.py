@@ -24,18 +24,18 @@ class PlanQuestion(Record, frozen=True):
 
 
 class PlanLook:
-    """Keeps the newest plan."""
+    """Caches the newest plan."""
 
     def __init__(self) -> None:
         self._question: PlanQuestion | None = None
         self._plan: JobPlan | None = None
 
     def of(self, question: PlanQuestion) -> JobPlan | None:
-        """The plan, if it is known."""
+        """Return the plan, if it is known."""
         return self._plan if question == self._question else None
 
     def look(self, question: PlanQuestion | None) -> bool:
-        """Plan, unless it is known. ``True`` if that changes what is shown."""
+        """Plan, unless the plan is known; return ``True`` if that changes what is shown."""
         if question is None or question == self._question:
             return False
         self._question = question

@@ -20,7 +20,7 @@ _Looked = tuple[tuple[str, int, str | None], PortStatus | MntrainError, float]
 
 
 class PortLook:
-    """Keeps the answer about one port."""
+    """Caches the answer about one port."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -31,7 +31,7 @@ class PortLook:
         return self._looked[1] if self._looked else None
 
     def look(self, form: Form, choices: Choices, now_s: float) -> bool:
-        """Ask, unless it is known. ``True`` if the answer changes what is shown."""
+        """Ask, unless the answer is known; return ``True`` if that changes what is shown."""
         head, port = next((row for row in form.rows if row.is_head), None), _chosen(choices)
         if port is None or head is None:
             had, self._looked = self._looked, None

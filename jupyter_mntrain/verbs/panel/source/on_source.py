@@ -1,4 +1,4 @@
-"""Panel on a source: the form of a launch on nodes that a scheduler gives, and that launch."""
+"""Panel on a source: the form of a launch on a scheduler's nodes, and that launch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def source_form(choices: Choices, read: Read, *, is_script: bool) -> Form:
-    """The form of a launch on nodes that are not there yet: nothing about them can be checked."""
+    """Return the form of a launch on nodes that are not granted yet, so none can be checked."""
     given = source_fields(choices)
     number = next(one for one in given if one.option.name == "nodes")
     nodes = 1 if number.problem or not number.text else int(number.text)
@@ -52,7 +52,7 @@ def source_form(choices: Choices, read: Read, *, is_script: bool) -> Form:
 
 
 class LaunchedOnSource(NamedTuple):
-    """The job, and what was said of its nodes."""
+    """The job, and notes on its nodes."""
 
     job: Job
     said: tuple[Problem, ...]
@@ -80,7 +80,7 @@ def launched_on(
 
 
 def launch_args(context: Context, words: Sequence[str]) -> Namespace:
-    """The arguments of a launch.
+    """Parse the arguments of a launch.
 
     Args:
         words: after ``launch``.
@@ -97,7 +97,7 @@ def launch_args(context: Context, words: Sequence[str]) -> Namespace:
 
 
 class _LineScreen(Screen):
-    """Says everything in one line, which the next message replaces."""
+    """Shows messages in one line, each replacing the one before."""
 
     keeps_last = True
 

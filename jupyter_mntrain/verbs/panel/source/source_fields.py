@@ -1,4 +1,4 @@
-"""Source fields: what a panel asks of a source of nodes, as the source declares it. Pure."""
+"""Source fields: the options of a source of nodes, as the source declares them. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SourceField(Record, frozen=True):
 
 
 def source_fields(choices: Choices) -> tuple[SourceField, ...]:
-    """The fields of the chosen source; none if the nodes are those of the cluster."""
+    """Return the fields of the chosen source; none for the cluster's own nodes."""
     if not choices.on:
         return ()
     options = (*common_options(choices.on), *options_of(choices.on))
@@ -47,21 +47,21 @@ def source_fields(choices: Choices) -> tuple[SourceField, ...]:
 
 
 def with_source(choices: Choices, source: str) -> Choices:
-    """The choices with nodes of another source: it has options of its own."""
+    """Return the choices with another source, whose options are not set yet."""
     if source == choices.on:
         return choices
     return msgspec.structs.replace(choices, on=source, on_values={})
 
 
 def with_value(choices: Choices, name: str, text: str) -> Choices:
-    """The choices with another text for an option of the source."""
+    """Return the choices with a new value for an option of the source."""
     others = {one: value for one, value in choices.on_values.items() if one != name}
     given = {name: text.strip()} if text.strip() else {}
     return msgspec.structs.replace(choices, on_values=others | given)
 
 
 def _problem(source: str, option: SourceOption, text: str) -> Problem | None:
-    """What is wrong with one value, whatever the others are."""
+    """Return what is wrong with one value on its own."""
     if not text:
         return None
     words = [f"{option.flag}={line}" for line in text.splitlines()]
