@@ -120,7 +120,7 @@ def perform(options: Options) -> Done:
         return Done("\n".join(lines), {"done": "; ".join(lines)})
     if options.action == "read":
         if not state.is_dir():
-            cause = f"{state}: no such directory of an allocation"
+            cause = f"{state}: no such allocation directory"
             raise SpecError(cause, fix="name the one that its agents write to")
         asyncio.run(read_until(state, _told_to_end))
         return Done("nobody reads any more", {"read": str(state)})

@@ -54,7 +54,7 @@ def rank_jobs(jobs: Mapping[JobId, JobNumbers]) -> Ranking:
         return Ranking(FIGURE, refused=f"{unknown[0]} has no tok/s: {why}")
     counts = {told.counts_padding: job for job, told in jobs.items()}
     if len(counts) > 1:
-        return Ranking(FIGURE, refused=f"tokens are not counted alike: {_counted(counts)}")
+        return Ranking(FIGURE, refused=f"tokens are counted differently: {_counted(counts)}")
     ordered = sorted(rates.items(), key=lambda one: one[1], reverse=True)
     best, fastest = ordered[0]
     ranked = []

@@ -402,7 +402,7 @@ def _no_time_left(view: JobView, step: int | None, total: int | None) -> dict[st
     if total is None:
         return {"remaining_s": NO_TOTAL}
     if step > total:
-        return {"remaining_s": f"it has made more steps than the {total} that it told"}
+        return {"remaining_s": f"it has made more steps than the {total} that it reported"}
     return {} if step == total else {"remaining_s": TOO_UNSURE}
 
 

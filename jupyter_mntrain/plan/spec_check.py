@@ -229,7 +229,7 @@ def _check_places(spec: JobSpec) -> None:
         )
     if spec.project is not None:
         raise SpecError(
-            "--workdir and --project exclude each other: the first runs in a folder that the "
+            "--workdir and --project cannot be used together: the first runs in a folder that the "
             "nodes have, the second sends them one",
             fix="use one of them",
         )

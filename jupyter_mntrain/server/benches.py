@@ -164,7 +164,7 @@ def _refuse_jobs(cluster: Cluster, nodes: Sequence[str]) -> None:
         if job.state not in TERMINAL and (not nodes or busy & set(nodes)):
             raise RefusedError(
                 f"job {job.job_id} runs on {', '.join(sorted(busy))}: a benchmark would slow it "
-                "down, and read too low",
+                "down, and its results would be too low",
                 kind=Kind.JOBS_RUNNING,
                 fix="wait until it has ended, or stop it",
             )

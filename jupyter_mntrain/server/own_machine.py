@@ -74,7 +74,9 @@ def join(token: str) -> ChangedMachine:
     """
     token = token.strip()
     if "\n" in token:
-        raise SpecError("a token has one line", fix="paste what mntrain invite printed, alone")
+        raise SpecError(
+            "a token has one line", fix="paste only the line that mntrain invite printed"
+        )
     if read_token(token).role == "node":
         return become_node(token, MakeNode())
     answer = _run("driver", "join", token=token, timeout_s=JOIN_S)

@@ -28,7 +28,7 @@ def ended_alike(view: JobView) -> str:
     is_left = view.state == "failed" and attempt.number <= view.spec.max_restarts
     if is_left and any(fails_alike(attempt, failure) for failure in found):
         return (
-            f"attempt {attempt.number} failed as attempt {attempt.number - 1} did, before any "
-            "progress: no other followed"
+            f"attempt {attempt.number} failed like attempt {attempt.number - 1}, before any "
+            "progress: it was not restarted"
         )
     return ""

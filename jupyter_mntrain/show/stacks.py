@@ -17,8 +17,8 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.stall import RankStack
 
 NO_STACK = (
-    "No stack: it has not begun its script, is stopped or in the kernel, or its Python ignores "
-    "PYTHONPATH."
+    "No stack: it has not started its script, is stopped or in a system call, or its Python "
+    "ignores PYTHONPATH."
 )
 
 
@@ -85,7 +85,7 @@ def stacks_text(shown: ShownStacks) -> str:
 
 def _why_none(view: JobView, rank: int | None) -> str:
     if view.state in TERMINAL:
-        return f"{view.job_id} has ended: its log says what its ranks printed"
+        return f"{view.job_id} has ended: see its log for what its ranks printed"
     what = "no rank" if rank is None else f"rank {rank}"
     verb = "runs" if rank is None else "does not run"
     return f"{what} of {view.job_id} {verb} on a reachable node now"

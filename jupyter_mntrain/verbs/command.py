@@ -176,6 +176,6 @@ def _cluster_options(parser: Parser) -> None:
         type=Path,
         metavar="DIRECTORY",
         completes="file",
-        help="directory of an allocation: its agents are found by it, and their records read in it "
-        "once they are gone; default: $MNTRAIN_ALLOCATION",
+        help="directory of an allocation, in which its agents are found, and their records once "
+        "they have ended; default: $MNTRAIN_ALLOCATION",
     )

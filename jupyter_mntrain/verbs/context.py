@@ -94,7 +94,7 @@ class Context:
             directory = self.directory / in_home(told)
             if not directory.is_dir():
                 raise SpecError(
-                    f"{told}: no such directory of an allocation",
+                    f"{told}: no such allocation directory",
                     fix="name the one that its agents write to, on a disk that is shared with them",
                 )
             cluster.discovery.follow(directory)

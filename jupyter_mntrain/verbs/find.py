@@ -74,7 +74,7 @@ def job_argument(parser: Parser) -> None:
         nargs="?",
         metavar="JOB",
         completes="job",
-        help="its id or the start of it; default: the newest",
+        help="its id, or how it begins; default: the newest",
     )
 
 

@@ -40,4 +40,4 @@ def run(command: Command, context: Context) -> Outcome:
 def _say_outdated(command: Command, context: Context) -> None:
     program = context.program.removeprefix("%")
     for what in dict.fromkeys(command.outdated):
-        sys.stderr.write(f"{program}: {what}; the old form is taken until 1.0\n")
+        sys.stderr.write(f"{program}: {what}; the old form is accepted until 1.0\n")

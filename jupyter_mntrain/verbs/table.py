@@ -53,7 +53,9 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
         ),
     },
     "Nodes": {
-        "install": ListedVerb("nodes.install", "InstallVerb", "make machines nodes through ssh"),
+        "install": ListedVerb(
+            "nodes.install", "InstallVerb", "turn machines into nodes through ssh"
+        ),
         "add": ListedVerb(
             "nodes.add", "AddVerb", "add a node that multicast does not reach; it is remembered"
         ),
@@ -61,18 +63,18 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "nodes.forget", "ForgetVerb", "forget a node that was added, or silent ones"
         ),
         "upgrade": ListedVerb(
-            "nodes.upgrade", "UpgradeVerb", "give nodes this machine's versions through ssh"
+            "nodes.upgrade", "UpgradeVerb", "upgrade nodes to this machine's versions through ssh"
         ),
         "agent": ListedVerb(
             "nodes.agent", "AgentVerb", "run this machine as a node: join, run, drain, offer, leave"
         ),
         "doctor": ListedVerb(
-            "nodes.doctor", "DoctorVerb", "look for what keeps nodes or a launch from training"
+            "nodes.doctor", "DoctorVerb", "find what keeps nodes or a launch from training"
         ),
         "measure": ListedVerb(
             "nodes.measure",
             "MeasureVerb",
-            "measure every link in both directions, and what CPUs and GPUs do",
+            "measure every link in both directions, and CPU and GPU speeds",
         ),
         "bench": ListedVerb(
             "nodes.bench",
@@ -82,7 +84,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
         "accept": ListedVerb(
             "nodes.accept",
             "AcceptVerb",
-            "train, measure and break jobs on the nodes, and judge that",
+            "run acceptance tests: train, measure and break jobs on nodes",
         ),
         "history": ListedVerb(
             "nodes.history", "HistoryVerb", "show what a node did, with and without jobs"
@@ -105,7 +107,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
     },
     "Files on nodes": {
         "push": ListedVerb(
-            "nodes.files.push", "PushVerb", "bring a model or data set to nodes, which pass it on"
+            "nodes.files.push", "PushVerb", "copy a model or data set to nodes, which pass it on"
         ),
         "pull": ListedVerb(
             "nodes.files.pull",
@@ -115,12 +117,12 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
         "du": ListedVerb(
             "nodes.files.du",
             "DuVerb",
-            "list what large things lie on nodes, with size and last use",
+            "list large files on nodes, with size and last use",
         ),
         "gc": ListedVerb(
             "nodes.files.gc",
             "GcVerb",
-            "delete from nodes what no job uses; first say what that would be",
+            "delete files that no job uses; first list them",
         ),
     },
     "Plan and launch": {
@@ -135,7 +137,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "list the settings of a job or a recipe, and where each comes from",
         ),
         "plan": ListedVerb(
-            "launching.planning", "PlanVerb", "predict a step of a recipe on the nodes; start none"
+            "launching.planning", "PlanVerb", "predict a recipe's step on the nodes; start nothing"
         ),
         "panel": ListedVerb(
             "panel.open_panel",
@@ -143,7 +145,9 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "choose nodes, GPUs and networks by clicking, and launch",
         ),
         "resume": ListedVerb(
-            "launching.resume", "ResumeVerb", "go on where a run ended, on the same or other nodes"
+            "launching.resume",
+            "ResumeVerb",
+            "resume a run where it ended, on the same or other nodes",
         ),
         "export": ListedVerb(
             "launching.export",
@@ -161,7 +165,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "show a job live with its history, or why it still waits for nodes",
         ),
         "logs": ListedVerb(
-            "watching.logs", "LogsVerb", "show or write down what the ranks print, in order of time"
+            "watching.logs", "LogsVerb", "show or save what the ranks print, in order of time"
         ),
         "compare": ListedVerb(
             "watching.compare",
@@ -203,7 +207,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "end a job on all nodes immediately, or kill one of its ranks",
         ),
         "rename": ListedVerb("controlling.rename", "RenameVerb", "give a job another name"),
-        "note": ListedVerb("controlling.note", "NoteVerb", "keep a note with a job"),
+        "note": ListedVerb("controlling.note", "NoteVerb", "attach a note to a job"),
         "rm": ListedVerb(
             "controlling.rm",
             "RmVerb",

@@ -96,4 +96,4 @@ class VerbGroup(Verb):
     """Several verbs under one name: ``mntrain NAME ACTION``."""
 
     def run(self, context: Context, args: Namespace) -> NoReturn:  # noqa: ARG002 - never called
-        raise AssertionError(f"{self.name} is done by one of its actions")
+        raise AssertionError(f"{self.name} needs one of its actions")

@@ -146,7 +146,7 @@ export function ofSteps(step: formats.Maybe, total: formats.Maybe): string {
     return '';
   }
   return (step ?? 0) > total
-    ? trans.__(', more than the %1 that it told', formats.count(total))
+    ? trans.__(', more than the %1 that it reported', formats.count(total))
     : trans.__(' of %1', formats.count(total));
 }
 

@@ -81,7 +81,7 @@ def test_a_total_that_is_wrong_gives_no_time_left_and_the_reason(
     assert got.remaining_s is None
     reason = got.missing["remaining_s"]
     if total > 0:
-        assert says(f"more steps than the {total} that it told", reason)
+        assert says(f"more steps than the {total} that it reported", reason)
     assert got.step == STEPS
 
 

@@ -43,7 +43,7 @@ from tests.wording import says, wording
         (["trace"], ["has not recorded a step yet", "after its third step"]),
         (["trace", "-o", "x.pdf"], ["x.pdf: a step is written as .json or as .png", "x.json"]),
         (["trace", "-o", "no/such/dir/x.json"], ["no/such/dir"]),
-        (["nodes", "--allocation", "no/slots"], ["no/slots", "directory of an allocation"]),
+        (["nodes", "--allocation", "no/slots"], ["no/slots", "no such allocation directory"]),
         (["launch", "quick-chek"], ["use quick-check"]),
         (["plot", "-o", "no/such/dir/x.png"], ["no/such/dir"]),
         (

@@ -132,12 +132,15 @@ def test_plot_writes_the_picture(run, tmp_path):
 @pytest.mark.wording
 def test_an_old_name_costs_one_line_of_stderr_that_says_the_new_one(run, tmp_path):
     code, out, err = run("plot", "--out", "p.png")
-    assert (code, err) == (0, "mntrain: --out is now --output; the old form is taken until 1.0\n")
+    assert (code, err) == (
+        0,
+        "mntrain: --out is now --output; the old form is accepted until 1.0\n",
+    )
     assert (tmp_path / "p.png").exists()
     code, out, err = run("export", "j-7f3a", "old.toml", "--json")
     assert json.loads(out)["file"] == "old.toml"
     assert err == (
-        "mntrain: FILE after JOB is now --output FILE; the old form is taken until 1.0\n"
+        "mntrain: FILE after JOB is now --output FILE; the old form is accepted until 1.0\n"
     )
     code, out, err = run("plot", "j-nope", "--out", "p.png", "--json")
     assert json.loads(err)["kind"], "an error's stderr is JSON and nothing else"

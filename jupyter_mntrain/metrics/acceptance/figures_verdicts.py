@@ -34,12 +34,12 @@ SCALING_HOW: Final = "the same recipe was timed on each number of nodes"
 BANDWIDTH: Final = Question(
     "bandwidth",
     "all-reduce reaches the line rate",
-    "all-reduce between all ranks, of the message size that is fastest",
+    "all-reduce between all ranks, at the fastest message size",
 )
 TRANSPORT: Final = Question(
     "rdma",
     "InfiniBand or RoCE is in use",
-    "what NCCL said that its messages go over, in the benchmark",
+    "the transport that NCCL reported in the benchmark",
 )
 
 
@@ -89,7 +89,7 @@ def _hindrance(
     """Return the reason why the efficiency is not conclusive; empty if it is."""
     shared = sharing(observed.nodes, point.nodes)
     if shared:
-        return f"{listed(shared)} are one machine, and share its cores"
+        return f"{listed(shared)} share one machine and its cores"
     if found.predicted is None:
         return "nothing was predicted to compare it with"
     guesses = dict.fromkeys((*point.guesses, *(base.guesses if base else ())))
@@ -144,7 +144,7 @@ def bandwidth(observed: Observed) -> Criterion:
         return BANDWIDTH.failed(report.failure)
     best = max(report.of("all_reduce"), key=lambda one: one.bus_bytes_per_s, default=None)
     if best is None:
-        return BANDWIDTH.unjudged("the benchmark told no all-reduce")
+        return BANDWIDTH.unjudged("the benchmark reported no all-reduce")
     figure = f"bus bandwidth {rough_bit_rate(best.bus_bytes_per_s)}"
     hindrance = _unmeasurable(observed, report, best.line_share)
     if hindrance:
@@ -163,9 +163,9 @@ def _unmeasurable(observed: Observed, report: BenchReport, line_share: float | N
     """Return the reason why the bandwidth is not conclusive."""
     shared = sharing(observed.nodes, report.nodes)
     if shared:
-        return f"{listed(shared)} are one machine: its cores, and not a network, set the rate"
+        return f"{listed(shared)} share one machine: its cores, not a network, limit the rate"
     if len(report.nodes) < 2:
-        return "one node has no network to itself"
+        return "a single node uses no network"
     if line_share is None:
         return report.unmeasured or "no line rate is known of these links"
     return ""
@@ -178,7 +178,9 @@ def transport(observed: Observed) -> Criterion:
     if not able:
         return TRANSPORT.unjudged("no node has an InfiniBand or RoCE port that its ranks could use")
     if report is None or report.failure is not None or not report.ranks:
-        return TRANSPORT.unjudged(observed.left_out.get("bandwidth", "the benchmark told nothing"))
+        return TRANSPORT.unjudged(
+            observed.left_out.get("bandwidth", "the benchmark reported nothing")
+        )
     over_tcp = dict.fromkeys(
         one.node
         for one in report.ranks

@@ -68,8 +68,8 @@ def _contention(observed: Observed) -> Criterion:
     asked = Question(
         "gang-contention",
         "a job gets all that it needs, or waits",
-        "a second job wanted what the first one had: launched, it had to be refused; queued, it "
-        "had to wait without holding anything, and to start by itself",
+        "a second job needed the nodes of the first: launched, it had to be refused; queued, it "
+        "had to wait without holding anything, then start by itself",
     )
     gang = observed.gang
     if gang is None:
@@ -82,7 +82,7 @@ def _contention(observed: Observed) -> Criterion:
     if gang.held:
         wrong.append("it held part of what it needs")
     if not gang.waited:
-        wrong.append("it did not wait for the first job's end")
+        wrong.append("it did not wait for the first job to end")
     if gang.started_after_s is None:
         wrong.append("it never started")
     after = gang.started_after_s
@@ -95,27 +95,27 @@ def _contention(observed: Observed) -> Criterion:
 
 _FAULTS = {
     "rank-killed": (
-        "a rank that is killed is named, and the run goes on",
+        "a killed rank is identified, and the run continues",
         "the agent of its node sent SIGKILL to the last rank; the job had one restart",
     ),
     "rank-frozen": (
-        "a rank that hangs is named, and the run goes on",
+        "a hanging rank is identified, and the run continues",
         "the last rank of a script stopped itself with SIGSTOP; the job restarts when it stalls",
     ),
     "torchrun-killed": (
-        "a node that loses its torchrun is named, and the run goes on",
+        "a node that loses its torchrun is identified, and the run continues",
         "the last rank of a script sent SIGKILL to its own torchrun",
     ),
 }
 
 _UNSAFE = {
     "node-lost": (
-        "a node that is lost is named, and the run goes on",
+        "a lost node is identified, and the run continues",
         "only a power cut shows it, and that is not done to machines that may be in use",
         "launch a job with --restarts 1 --min-nodes N-1, and pull a node's power",
     ),
     "link-down": (
-        "a link that goes down is named",
+        "a link that goes down is identified",
         "taking an interface down needs root, and cuts off whoever else uses it",
         "launch a job with --restarts 1 --on-stall abort, and pull a cable",
     ),
@@ -136,9 +136,9 @@ def _faults(observed: Observed) -> Iterator[Criterion]:
         is_named = fault.said is not None and fault.said.node == fault.node
         wrong = []
         if fault.detect_s is None or fault.said is None:
-            wrong.append("nobody was told")
+            wrong.append("it was not reported")
         elif not is_named:
-            wrong.append(f"it was on {fault.node}, and told was: {fault.said.headline}")
+            wrong.append(f"it was on {fault.node}, but this was reported: {fault.said.headline}")
         if fault.recover_s is None:
             wrong.append("the job made no new steps")
         figure = (
@@ -163,7 +163,7 @@ def _resume(observed: Observed) -> Criterion:
         return asked.failed(found.problem)
     wrong = []
     if found.saved_step is None:
-        wrong.append("it did not go on from a checkpoint")
+        wrong.append("it did not resume from a checkpoint")
     if found.missing:
         wrong.append(f"{found.missing} of {found.shards} shards of the checkpoint are missing")
     if not found.compared:
@@ -182,7 +182,7 @@ def _resume(observed: Observed) -> Criterion:
 def _cleanup(observed: Observed) -> Criterion:
     asked = Question(
         "cleanup",
-        "nothing is left running, on no node",
+        "nothing is left running on any node",
         "after all jobs had ended and been deleted, a job looked on every node for processes that "
         "carry their ids",
     )

@@ -30,7 +30,7 @@ MEMORY, BUSY = AT["memory_bytes"], AT["busy_flops_per_s"]
 WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
 NOT_WHOLE = "not every rank reports tokens"
 NO_TOKENS = "no tokens are reported: recorder.step(tokens=…)"
-SOME_TOKENS = "some steps report no tokens, or none that are a count"
+SOME_TOKENS = "some steps report no tokens, or an invalid number"
 NO_FLOPS = "no FLOPs are reported: recorder.start(flops_per_token=…)"
 NO_COMPUTE = "compute time is not reported: recorder.step(compute_s=…)"
 NO_LOSS = "no loss is reported: recorder.step(loss=…)"
@@ -114,7 +114,7 @@ class RankRows:
         source = start.peak_source or "as reported"
         if peak <= start.peak_flops_per_s:
             return source
-        return f"best seen: above {source}, taken under load"
+        return f"best seen: above {source}, which was measured under load"
 
     def extend(
         self,

@@ -23,7 +23,7 @@ MOST_SLOTS, MOST_RANKS = 48, 8
 
 AT_PEAK = "At the peak of each GPU; real steps take longer."
 NO_MEMORY = "The model is not on this machine, or cannot run on these ranks."
-OF_CUDA = "With what CUDA, NCCL and torch's allocator keep."
+OF_CUDA = "Includes what CUDA, NCCL and torch's allocator reserve."
 UNENCRYPTED = "Training traffic is not encrypted."
 
 

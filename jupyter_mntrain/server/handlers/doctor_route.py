@@ -33,7 +33,9 @@ class DeepDoctorResource(MntrainHandler):
     async def post(self) -> None:
         updates, asked = await self.updates(), self.body_as(DoctorRequest)
         if asked.job is None or asked.nodes:
-            raise refusal(400, Kind.BAD_REQUEST, "only a job is tried, on its own nodes")
+            raise refusal(
+                400, Kind.BAD_REQUEST, "only a job can be tried, and only on its own nodes"
+            )
         do = partial(_tried, _asked_of(updates, asked), asked, self.person)
         self.answer(await self.work(self._opening.works.carry_out, asked, do))
 

@@ -132,7 +132,7 @@ class JobsResource(LaunchingResource):
                         400, Kind.BAD_SPEC, "this job file is nested too deeply"
                     ) from error
                 if does:
-                    cause = f"nobody has agreed to what this job file does: it {'; '.join(does)}"
+                    cause = f"what this job file does was not confirmed: it {'; '.join(does)}"
                     raise SpecError(cause, fix='read it; then send it with "yes": true')
             case LaunchJob(job_id=str(job_id), spec=None):
                 job = await self.work(updates.clusters.find, self.job_id(job_id))

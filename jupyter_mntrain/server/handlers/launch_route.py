@@ -31,7 +31,9 @@ def cancel_launch(clusters: WatchedClusters, name: str, reason: str) -> None:
     """
     launch = AwaitedLaunch.named(name)
     if launch is None:
-        raise refusal(404, Kind.NODES_TAKEN, f"no launch {name} waits for nodes: it was canceled")
+        raise refusal(
+            404, Kind.NODES_TAKEN, f"launch {name} no longer waits for nodes: it was canceled"
+        )
     now = launch.look()
     if (silence := silence_of(now)) is not None:
         raise silence

@@ -49,7 +49,7 @@ def _planned(job: ClusterJob, body: ResumeJob) -> JobSpec:
         raise refusal(
             409,
             Kind.NO_CHECKPOINT,
-            f"the newest checkpoint is of step {plan.step} by now, not {body.expected_step}",
+            f"the newest checkpoint is now of step {plan.step}, not {body.expected_step}",
             "look at the list of checkpoints again",
         )
     return plan.spec

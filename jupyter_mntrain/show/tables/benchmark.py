@@ -59,7 +59,7 @@ def transport_words(report: BenchReport) -> str:
         return "TCP"
     ways = dict.fromkeys(way for one in report.ranks for way in one.transport.ways)
     rails = dict.fromkeys(rail for one in report.ranks for rail in one.transport.rails)
-    said = ", ".join(ways) or "ways that its log does not tell"
+    said = ", ".join(ways) or "transports that its log does not show"
     return f"{said} ({', '.join(rails)})" if rails else said
 
 

@@ -86,7 +86,7 @@ def ranking_line(ranking: Ranking) -> Text:
     if all(one.times <= 1 + ALIKE for one in others):
         return Text(f"By {ranking.figure} they are alike, within {formats.percent(ALIKE, 0)}.")
     if all(one.low <= 1 for one in others):
-        return Text(f"By {ranking.figure} they cannot be told apart: their steps differ too much.")
+        return Text(f"By {ranking.figure} they cannot be ranked: their step times vary too much.")
     told = ", ".join(f"{_times(one)} as fast as {one.job_id}" for one in others)
     return Text(f"By {ranking.figure} {first.job_id} is the fastest: {told}.")
 

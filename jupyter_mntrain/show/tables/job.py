@@ -223,7 +223,7 @@ def step_words(summary: JobSummary) -> str:
     """Return the last step that every rank has finished, and the total."""
     step, total = summary.step, summary.total_steps
     if step and total and step > total:
-        return f"step {count(step)}, more than the {count(total)} that it told"
+        return f"step {count(step)}, more than the {count(total)} that it reported"
     of = f" of {count(total)}" if total else ""
     return f"step {count(step)}{of}"
 
@@ -333,7 +333,7 @@ def window_lines(numbers: JobNumbers) -> Iterable[str]:
         rate = f"{formats.rate(whole.tokens_per_s)}{formats.SPACE}tok/s"
         yield f"whole job so far: {rate} over {formats.duration(whole.seconds)}"
     if numbers.lost_steps:
-        yield f"made again after a restart: {count(numbers.lost_steps)} steps"
+        yield f"repeated after a restart: {count(numbers.lost_steps)} steps"
 
 
 def link_table(links: Sequence[LinkSummary], now_s: float) -> Table:
@@ -368,7 +368,7 @@ def _links(
     unknown = sum(link.utilization is None for link in rest)
     told = [f"at most {percent(rest[0].utilization)} used"] if unknown < len(rest) else []
     told += [f"of {count(unknown)} it is not known"] if unknown else []
-    yield Text(f"and {count(len(rest))} directions more: {'; '.join(told)}", "dim")
+    yield Text(f"and {count(len(rest))} more directions: {'; '.join(told)}", "dim")
 
 
 def _fullness(link: LinkSummary) -> float:

@@ -41,7 +41,7 @@ _NAMES: Final[dict[Figure, str]] = {
 _STATES: Final = {
     "off": "the agent did not run",
     "suspended": "the node was suspended, or its agent could not run",
-    "before": "the node took none yet",
+    "before": "the node had recorded none yet",
 }
 
 
@@ -62,7 +62,7 @@ def history_table(history: NodeHistory, last_s: float, now_s: float) -> Renderab
             if line.figure in _NAMES:
                 table.add_row(line_name(part, line.figure), *_cells(part, line))
     if not history.parts:
-        return Group(title, Text("Its agent has taken no values in this time."))
+        return Group(title, Text("Its agent has recorded no values in this period."))
     return Group(title, table, folding(_notes(history, now_s)))
 
 

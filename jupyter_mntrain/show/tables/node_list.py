@@ -206,7 +206,7 @@ def _abilities(gpus: Sequence[Gpu], versions: Versions) -> Iterable[str]:
     """Yield what matters to recipes and torch: compute capability and driver version."""
     told = dict.fromkeys(gpu.compute_capability for gpu in gpus if gpu.compute_capability)
     if any(gpu.is_unified for gpu in gpus):
-        yield "its memory is the machine's"
+        yield "shares its memory with the CPU"
     if told:
         listed = ", ".join(".".join(map(str, one)) for one in told)
         yield f"compute capability {listed}"

@@ -26,7 +26,9 @@ def settings_table(settings: Iterable[Setting]) -> RenderableType:
         )
     if not any(setting_words(one) == AUTO for one in settings):
         return table
-    return Group(table, Text(f"{AUTO} alone: decided when the job starts, on its nodes", "dim"))
+    return Group(
+        table, Text(f"{AUTO} without a value: decided on the nodes when the job starts", "dim")
+    )
 
 
 def setting_words(one: Setting) -> str:

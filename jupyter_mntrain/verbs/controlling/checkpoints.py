@@ -37,20 +37,20 @@ class CheckpointsVerb(Verb):
         parser.option(
             "--copy",
             metavar="PATH",
-            help="copy one to this directory on the nodes, and prove every shard there; "
-            "resume --from PATH begins with it",
+            help="copy one to this directory on the nodes, and verify every shard; resume --from "
+            "PATH starts from it",
         )
         parser.option(
             "--export",
             metavar="DIR",
-            help="write the model of one as a Hugging Face directory on a node that has it",
+            help="write one as a Hugging Face model directory on a node that has it",
         )
         parser.option(
             "--step",
             type=wanted_step,
             metavar="STEP|best",
             help="which one to copy or export; best has the lowest evaluation loss; default: the "
-            "newest that is whole",
+            "newest complete one",
         )
         parser.flag(
             "--mixed-versions",
@@ -67,7 +67,7 @@ class CheckpointsVerb(Verb):
         if args.step is not None and asked not in (["copy"], ["export"]):
             raise SpecError("--step says what to copy or export", fix="add --copy or --export")
         if args.mixed_versions and asked not in (["copy"], ["export"]):
-            cause = "--mixed-versions is about nodes that copy or export"
+            cause = "--mixed-versions is for nodes that copy or export"
             raise SpecError(cause, fix="add --copy or --export")
         job = find_job(context, args)
         if args.copy or args.export:
@@ -100,5 +100,5 @@ def _kept(context: Context, args: Namespace, job: Job) -> Outcome:
     )
     if args.copy:
         hint = f"{context.program} resume {job.id} --from {kept.path}"
-        text.append(f"\n  every shard was read back and compared; begin with it: {hint}", "dim")
+        text.append(f"\n  every shard was read back and compared; start from it: {hint}", "dim")
     return Outcome(text, msgspec.to_builtins(kept), job=job)

@@ -32,7 +32,7 @@ SAVED_WITHIN_S = tunables.seconds("verbs.save_timeout_s")
 
 def running_job_argument(parser: Parser) -> None:
     parser.argument(
-        "job", nargs="?", metavar="JOB", completes="running-job", help="its id or the start of it"
+        "job", nargs="?", metavar="JOB", completes="running-job", help="its id, or how it begins"
     )
 
 

@@ -13,7 +13,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class NoteVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
+        parser.argument("job", metavar="JOB", completes="job", help="its id, or how it begins")
         parser.argument("text", metavar="TEXT", help='the note; "" = none')
 
     def run(self, context: Context, args: Namespace) -> Outcome:

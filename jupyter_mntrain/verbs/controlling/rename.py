@@ -13,8 +13,8 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class RenameVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
-        parser.argument("text", metavar="NAME", help='the new name; "" = the first one again')
+        parser.argument("job", metavar="JOB", completes="job", help="its id, or how it begins")
+        parser.argument("text", metavar="NAME", help='the new name; "" = the original one')
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = named_job(context, args, args.job)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class RmVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
-            "jobs", nargs="+", metavar="JOB", completes="job", help="ids, or the starts of them"
+            "jobs", nargs="+", metavar="JOB", completes="job", help="ids, or how they begin"
         )
         parser.flag("--yes", help="delete; without it, only say what would be deleted")
         parser.flag("--checkpoints", help="also the checkpoints of a run whose last job is deleted")

@@ -43,5 +43,5 @@ def _why_not(before: JobView, now: JobView) -> str:
     if now.state in TERMINAL:
         return "it ended before it had"
     if now.attempt.number != before.attempt.number:
-        return f"attempt {before.attempt.number} ended before it had: ask the next one"
+        return f"attempt {before.attempt.number} ended before it had saved: try again"
     return f"not finished after {formats.duration(SAVED_WITHIN_S)}"

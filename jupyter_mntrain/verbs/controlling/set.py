@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 class SetVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
-            "job", metavar="JOB", completes="running-job", help="its id or the start of it"
+            "job", metavar="JOB", completes="running-job", help="its id, or how it begins"
         )
         parser.argument(
             "settings",
             nargs="*",
             metavar="SECTION.FIELD=VALUE",
             completes="field",
-            help="as in its recipe: train.steps=5000 optimizer.learning_rate=1e-4; all ranks take "
-            "them after the same step, and restarts and resume keep them",
+            help="as in its recipe: train.steps=5000 optimizer.learning_rate=1e-4; all ranks "
+            "apply them after the same step, and restarts and resume keep them",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -59,8 +59,8 @@ def changed_text(job: Job, changed: SettingsChanged) -> Text:
     if changed.change is not None:
         return text.append(f"after step {formats.count(changed.change.step)}: {changed.change}")
     if job.state in TERMINAL:
-        return text.append(f"{job.state} before its ranks took the change")
+        return text.append(f"{job.state} before its ranks applied the change")
     return text.append(
-        f"was asked for it; its ranks have not taken it after {formats.duration(SAVED_WITHIN_S)}, "
-        "or began again: see status"
+        "was asked for it; its ranks have not applied it after "
+        f"{formats.duration(SAVED_WITHIN_S)}, or have restarted: see status"
     )

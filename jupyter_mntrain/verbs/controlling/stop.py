@@ -35,7 +35,7 @@ class StopVerb(Verb):
         )
         parser.flag("--save", help="save a checkpoint after the current step, then end")
         parser.flag(
-            "--give-back", help="then give back its scheduler's nodes, with all jobs on them"
+            "--give-back", help="then give its nodes back to the scheduler; ends all jobs on them"
         )
         parser.option(
             "--reason", metavar="TEXT", default="stopped by user", help="why, stored with the job"

@@ -43,7 +43,7 @@ class ExportVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if args.output and args.file:
-            raise SpecError("--output and FILE are one thing", fix="leave FILE out")
+            raise SpecError("--output and FILE mean the same", fix="leave FILE out")
         name = args.output or args.file
         job = find_job(context, args)
         view = job.view()
@@ -69,7 +69,7 @@ class ExportVerb(Verb):
         )
         if left_out:
             said.append(
-                f"\n⚠ their values are left out, since they are secrets or look like it: "
+                f"\n⚠ their values are left out, since they are or look like secrets: "
                 f"{', '.join(left_out)}",
                 "yellow",
             )

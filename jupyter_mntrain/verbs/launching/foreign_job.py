@@ -49,7 +49,7 @@ class _Known(Record, frozen=True):
 def agreement_option(parser: Parser) -> None:
     parser.flag(
         "--yes",
-        help="launch a job file of somebody else without being shown first what it does and asked",
+        help="launch somebody else's job file without confirming what it does",
     )
 
 
@@ -87,11 +87,13 @@ def ask_about_job_file(context: Context, args: Namespace, target: str | None) ->
     if not args.yes:
         name, cause = shown_line(path.name), "; ".join(does)
         lines = "".join(f"\n  {one}" for one in does)
-        context.screen.say(Text(f"{name} was not written by you here. On a launch it{lines}"))
+        context.screen.say(
+            Text(f"{name} was not written by you on this machine. When launched, it{lines}")
+        )
         answer = None if args.json else agrees(f"Launch {name}?", context.program)
         if answer is None:
             raise SpecError(
-                f"{name} is somebody else's job file, and nobody can be asked: it {cause}",
+                f"{name} is somebody else's job file, and nobody can confirm it: it {cause}",
                 fix="read it; then add --yes",
             )
         if not answer:
@@ -133,7 +135,7 @@ def _doings(spec: JobSpec, named: Collection[str]) -> Iterator[str]:
         yield f"passes to torchrun: {_cut(shlex.join(shown_words(spec.torchrun_arguments)))}"
     places = (spec.python, spec.workdir, spec.project and f"project {spec.project}")
     if used := [one for one in places if one]:
-        yield f"uses of its nodes: {_listed(used)}"
+        yield f"uses on its nodes: {_listed(used)}"
     own = () if spec.runs_trainer else (*spec.entry, *spec.files.values())
     texts = (*spec.environment.values(), *own)
     if found := dict.fromkeys(one for text in texts for one in _ADDRESS.findall(text)):

@@ -95,7 +95,7 @@ def refuse_contradictions(context: Context, args: Namespace) -> None:
         raise SpecError("--project and --no-project cannot be used together", fix="use one of them")
     if args.project and args.workdir:
         raise SpecError(
-            "--workdir and --project exclude each other: the first runs in a folder that the "
+            "--workdir and --project cannot be used together: the first runs in a folder that the "
             "nodes have, the second sends them one",
             fix="use one of them",
         )
@@ -309,7 +309,7 @@ def in_project(
     if workload.recipe is not None:
         raise SpecError(
             "--project: a recipe runs the built-in trainer, which needs no project",
-            fix="omit it; a recipe names its data itself",
+            fix="omit it; a recipe names its own data",
         )
     script = workload.entry[0]
     if script == "-m":

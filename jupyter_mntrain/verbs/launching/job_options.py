@@ -156,8 +156,8 @@ def _surroundings(parser: Parser) -> None:
     )
     parser.flag(
         "--debug",
-        help="search an error: NCCL and torch log what they do, and a recipe's trainer names the "
-        "operation that gave NaN; slow. --env and --set win over it",
+        help="find an error: NCCL and torch log what they do, and a recipe's trainer names the "
+        "operation that produced NaN; slow. --env and --set take precedence",
     )
 
 
@@ -219,7 +219,9 @@ def _variable(text: str) -> tuple[str, str | None]:
 def _timeout(text: str) -> float:
     seconds = parse_duration(text)
     if not SHORTEST_TIMEOUT_S <= seconds <= LONGEST_TIMEOUT_S:
-        raise ValueError(f"{text!r} is not between 10 s and a day; ranks also join in this time")
+        raise ValueError(
+            f"{text!r} is not between 10 s and a day; ranks must also join within this time"
+        )
     return seconds
 
 
@@ -232,5 +234,7 @@ def _capacity(text: str) -> float:
 
 def _name(text: str) -> str:
     if not text.strip():
-        raise ValueError("a name has at least one letter; without --name the job has the usual one")
+        raise ValueError(
+            "a name needs at least one letter; without --name the job gets its default name"
+        )
     return text

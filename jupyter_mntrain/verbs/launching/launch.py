@@ -55,14 +55,14 @@ class LaunchVerb(Verb):
             "--from",
             dest="begin",
             metavar="PATH",
-            help="begin with the newest checkpoint in this directory on the nodes, or with this "
-            "step-… folder of one, whichever run saved it; a later restart goes on from its own",
+            help="start from the newest checkpoint in this directory on the nodes, or from this "
+            "step-… folder, whichever run saved it; later restarts resume from the job's own",
         )
         start_options(parser)
         parser.flag(
             "--another",
-            help="in a notebook: one more, although the same runs on these nodes already; else "
-            "that one is shown",
+            help="in a notebook: launch another one even if the same job already runs on these "
+            "nodes, instead of showing that one",
         )
         agreement_option(parser)
         on_option(parser)
@@ -71,8 +71,8 @@ class LaunchVerb(Verb):
         if chosen_options(parser, words):
             parser.flag(
                 "--no-wait",
-                help="return once the nodes are asked for; the job starts when they come, and "
-                "status says until then why it waits",
+                help="return once the nodes are requested; the job starts when they are granted, "
+                "and status says until then why it waits",
             )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -141,7 +141,7 @@ def skip_doctor_option(parser: Parser) -> None:
     """Add the option that skips the preflight checks."""
     parser.flag(
         "--skip-doctor",
-        help="start without looking first at what would end the job, or have it hang",
+        help="skip the preflight checks for what would end or hang the job",
     )
 
 
@@ -150,7 +150,7 @@ def refuse_start_options(context: Context, args: Namespace) -> None:
     if args.wait and args.detach:
         raise SpecError("--wait and --detach cannot be used together", fix="use one of them")
     if args.timeout is not None and not args.wait:
-        raise SpecError("--timeout says how long to wait, and nothing waits", fix="add --wait")
+        raise SpecError("--timeout only works with --wait", fix="add --wait")
     refuse_variable(context, args)
 
 

@@ -85,7 +85,7 @@ def achieved_by(context: Context, job: Job) -> KnownSpeeds:
     history = caught_up_history(context, job)
     plan, step_s = history.view.attempt.plan, job.summary().step_s
     if plan is None:
-        cause = f"job {job.id} has no plan, so that its speeds cannot be compared with any"
+        cause = f"job {job.id} has no plan to compare its speeds with"
         raise SpecError(cause, fix="plan without --speeds-of, or launch its recipe again")
     if step_s is None:
         raise SpecError(f"job {job.id} has not made enough steps yet", fix="try again a bit later")

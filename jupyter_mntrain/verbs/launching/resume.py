@@ -40,7 +40,7 @@ class ResumeVerb(Verb):
             "job",
             metavar="JOB",
             completes="job",
-            help="any job of the run: its id or the start of it",
+            help="any job of the run: its id, or how it begins",
         )
         parser.option(
             "--steps",
@@ -52,14 +52,14 @@ class ResumeVerb(Verb):
             "--from",
             dest="begin",
             metavar="STEP|best|PATH",
-            help="begin a new run with the checkpoint of this step, with the one of the lowest "
-            "evaluation loss, or with the newest in this directory on the nodes; the old run keeps "
-            "all of its own",
+            help="start a new run from the checkpoint of this step, from the best one (lowest "
+            "evaluation loss), or from the newest in this directory on the nodes; the old run "
+            "keeps its checkpoints",
         )
         parser.flag(
             "--replan",
-            help="choose schedule, microbatches, split and recomputation again, by the speeds that "
-            "the job had, where the recipe leaves them open; without it they stay",
+            help="choose schedule, microbatches, split and recomputation again where the recipe "
+            "leaves them open, by the speeds that the job reached; default: keep them",
         )
         job_options(parser, has_target=False)
         start_options(parser)

@@ -210,7 +210,7 @@ def _variables(
     if (timeout := args.collective_timeout) is not None:
         if workload.recipe is not None:
             raise SpecError(
-                "--collective-timeout is for scripts; a recipe says it itself",
+                "--collective-timeout is for scripts; a recipe sets its own",
                 fix=f"--set train.timeout_s={timeout:g}",
             )
         given[TIMEOUT_VARIABLE] = f"{timeout:g}"

@@ -124,7 +124,7 @@ def _starts_over(view: JobView) -> Problem | None:
     return Problem(
         kind=Kind.STARTS_OVER,
         cause=f"this starts job {view.job_id} over at step 1, in a run of its own",
-        fix=f"to go on from step {step}: mntrain resume {view.job_id}",
+        fix=f"to resume from step {step}: mntrain resume {view.job_id}",
     )
 
 

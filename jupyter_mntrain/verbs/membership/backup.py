@@ -23,7 +23,7 @@ class BackUpAuthority(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
-            "file", type=Path, metavar="FILE", completes="file", help="the file to make"
+            "file", type=Path, metavar="FILE", completes="file", help="the file to create"
         )
         add_passphrase_arguments(parser)
 

@@ -92,7 +92,7 @@ class InviteVerb(Verb):
             + versions,
             "The wheel: in a clone of jupyter_mntrain, scripts/wheel builds it.",
             "--service: the agent outlives your login; without it, it ends with the ssh session.",
-            "Where ssh reaches it, all of that in one, from here: mntrain install USER@HOST",
+            "If ssh reaches it, one command from here does all of this: mntrain install USER@HOST",
         )
 
     def _explained(self, token: str, args: Namespace, *, stays: bool) -> Group:

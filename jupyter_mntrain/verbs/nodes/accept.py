@@ -81,7 +81,7 @@ class AcceptVerb(Verb):
         parser.repeatable(
             "--only", choices=get_args(Part), metavar="PART", help=f"only this part of {parts}"
         )
-        parser.flag("--keep", help="leave its jobs and checkpoints, to look at them")
+        parser.flag("--keep", help="keep its jobs and checkpoints for inspection")
         parser.option("--python", metavar="PYTHON", help="interpreter on the nodes, as for launch")
         skip_doctor_option(parser)
         told = "write NAME.json, NAME.html and NAME.ipynb; default: mntrain-accept-TIME"

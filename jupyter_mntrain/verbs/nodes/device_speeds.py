@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WORDS = (
     "Of one rank, while all ranks of its node compute. Stored by the agents, until torch, the "
-    "device or the limit of CPU time changes; plans are made by them."
+    "device or the limit of CPU time changes; plans use them."
 )
 DISTURBED = (
     " A disturbed figure is a lower bound: a faster one that was not disturbed is kept instead."

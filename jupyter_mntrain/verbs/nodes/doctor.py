@@ -55,14 +55,13 @@ class DoctorVerb(Verb):
             dest="wanted",
             metavar="FILE|MODULE|JOB",
             completes="recipe",
-            help="look at the launch of this recipe, script, module or job, with the options that "
-            "it is to have: what it would use, read and write on the nodes; arguments of a script "
-            "go after --",
+            help="check a launch of this recipe, script, module or job with these options: what "
+            "it would use, read and write on the nodes; arguments of a script go after --",
         )
         parser.flag(
             "--apply",
-            help="mend what needs no root and changes nothing that others use: push to a node the "
-            "model or data that it lacks",
+            help="fix what needs no root and affects nobody else: push a missing model or data "
+            "to a node",
         )
         deep_option(parser)
         agreement_option(parser)

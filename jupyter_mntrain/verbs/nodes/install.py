@@ -39,12 +39,12 @@ class InstallVerb(Verb):
         parser.option(
             "--python",
             metavar="FILE",
-            help="interpreter there whose environment to take; default: one is made",
+            help="interpreter there whose environment is used; default: a new one",
         )
         parser.option(
             "--directory",
             metavar="DIRECTORY",
-            help="where to make the environment; default: ~/.local/share/mntrain/env",
+            help="where to create the environment; default: ~/.local/share/mntrain/env",
         )
         parser.option("--name", metavar="NAME", help="name of the node; default: the host's name")
         parser.option(
@@ -64,7 +64,7 @@ class InstallVerb(Verb):
         if args.name and len(targets) > 1:
             raise SpecError("two nodes cannot have one name", fix="install them one by one")
         if args.python and args.directory:
-            raise SpecError("--python and --directory exclude each other", fix="leave one out")
+            raise SpecError("--python and --directory cannot be used together", fix="leave one out")
         cluster = context.cluster(args)
         token = ""
         if not args.dry_run:

@@ -63,7 +63,8 @@ class MeasureVerb(Verb):
         )
         parser.flag(
             "--beside-jobs",
-            help="also over interfaces that a job trains over: slows it down, and reads too low",
+            help="also over interfaces that a job uses: slows the job down, and measures too low "
+            "rates",
         )
         parser.flag("--links", help="only the links")
         parser.flag("--devices", help="only CPUs and GPUs")

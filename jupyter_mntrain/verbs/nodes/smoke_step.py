@@ -16,8 +16,8 @@ def deep_option(parser: Parser) -> None:
     parser.flag(
         "--deep",
         help="with --for, also start it if nothing was found that stops a launch: a recipe makes "
-        "one step with random tokens, the ranks of a script import its modules and meet; nothing "
-        "of it stays, and busy GPUs are left alone",
+        "one step with random tokens, the ranks of a script import its modules and connect; "
+        "nothing of it is kept, and busy GPUs are left alone",
     )
 
 

@@ -28,7 +28,7 @@ class OpenPanelVerb(Verb):
             "--resume",
             metavar="JOB",
             completes="job",
-            help="an ended job, to go on with on the nodes and with the settings that you choose",
+            help="an ended job to resume, on the nodes and with the settings that you choose",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:

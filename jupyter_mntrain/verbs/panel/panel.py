@@ -274,7 +274,7 @@ class Panel:
         if plan.step != shown.step:
             self._resume_for = None
             raise SpecError(
-                f"run {plan.run} now goes on from step {plan.step}, not from {shown.step}",
+                f"run {plan.run} now resumes from step {plan.step}, not from {shown.step}",
                 fix="resume again if that is what you want",
             )
         return self._start(form, built.with_spec(plan.spec), progress, resumes=job.id)

@@ -61,7 +61,7 @@ def _left_to_screen(context: Context, args: Namespace, launch: AwaitedLaunch) ->
     if first.job is not None:
         return first.job
     if args.variable:
-        cause = f"--variable {args.variable}: {launch.cluster} waits for nodes, and is no job yet"
+        cause = f"--variable {args.variable}: {launch.cluster} still waits for nodes"
         raise SpecError(cause, fix="add --wait to wait for it, or leave -o out")
     context.screen.await_job(first, look)
     return Outcome(data=first.data if args.json else None)

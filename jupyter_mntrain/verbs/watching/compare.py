@@ -27,7 +27,7 @@ class CompareVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
-            "jobs", nargs="+", metavar="JOB", completes="job", help="ids, or the starts of them"
+            "jobs", nargs="+", metavar="JOB", completes="job", help="ids, or how they begin"
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:

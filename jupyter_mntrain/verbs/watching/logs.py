@@ -62,7 +62,7 @@ class LogsVerb(Verb):
 
     def _write(self, context: Context, job: Job, args: Namespace) -> Outcome:
         if args.follow:
-            raise SpecError("--output and --follow exclude each other", fix="leave one out")
+            raise SpecError("--output and --follow cannot be used together", fix="leave one out")
         if args.tail is not None:
             raise SpecError("--output writes all lines, not a --tail", fix="leave one out")
         pieces = job.whole_log(rank=args.rank, node=args.node)

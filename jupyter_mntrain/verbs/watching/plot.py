@@ -31,7 +31,7 @@ class PlotVerb(Verb):
             "--theme",
             choices=THEMES,
             default="auto",
-            help="colors; auto is transparent and fits both others",
+            help="colors; auto is transparent and suits both",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:

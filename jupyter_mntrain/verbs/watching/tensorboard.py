@@ -39,7 +39,7 @@ class TensorBoardVerb(Verb):
             nargs="*",
             metavar="JOB",
             completes="job",
-            help="ids or the starts of them; default: the newest",
+            help="ids, or how they begin; default: the newest",
         )
         told = f"where to write the event files; default: {FOLDER}"
         output_option(parser, metavar="DIR", help=told)

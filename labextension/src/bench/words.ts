@@ -49,6 +49,6 @@ export function transport({ backend, ranks = [] }: BenchReport): string {
   const told = (key: 'ways' | 'rails') =>
     [...new Set(ranks.flatMap(one => one.transport?.[key] ?? []))].join(', ');
   const rails = told('rails');
-  const ways = told('ways') || trans.__('ways that its log does not tell');
+  const ways = told('ways') || trans.__('transports that its log does not show');
   return trans.__('NCCL over %1', rails ? `${ways} (${rails})` : ways);
 }

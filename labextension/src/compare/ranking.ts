@@ -27,7 +27,7 @@ export function rankingWords(
   }
   if (others.every(one => one.low <= 1)) {
     return trans.__(
-      'By %1 they cannot be told apart: their steps differ too much.',
+      'By %1 they cannot be ranked: their step times vary too much.',
       figure
     );
   }

@@ -246,7 +246,7 @@ export function gapText({ begin_s, end_s, state }: HistoryGap): string {
     {
       off: trans.__('the agent did not run'),
       suspended: trans.__('the node was suspended, or its agent could not run'),
-      before: trans.__('the node took none yet')
+      before: trans.__('the node had recorded none yet')
     }[state]
   );
 }

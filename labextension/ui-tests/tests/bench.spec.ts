@@ -66,7 +66,7 @@ test('collectives are timed at a click, and shown as picture and table', async (
   let refusal: object | null = {
     kind: 'jobs-running',
     cause:
-      'job j-1 runs on node1: a benchmark would slow it down, and read too low',
+      'job j-1 runs on node1: a benchmark would slow it down, and its results would be too low',
     fix: 'wait until it has ended, or stop it'
   };
   let begun = 0;

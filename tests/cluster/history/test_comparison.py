@@ -75,7 +75,7 @@ def test_how_many_times_as_fast_has_the_range_that_the_steps_give_it() -> None:
     wide, narrow = Spread(0.5, 1.0, 3.5), Spread(1.9, 2.0, 2.1)
     few = ranked(told("a", 100.0, spread=wide), told("b", 110.0, spread=wide))
     assert few.jobs[1].low < 1 < few.jobs[1].high
-    assert says("they cannot be told apart", ranking_line(few).plain)
+    assert says("they cannot be ranked", ranking_line(few).plain)
     many = ranked(
         told("a", 100.0, spread=wide, steps=10_000), told("b", 110.0, spread=wide, steps=10_000)
     )
@@ -90,6 +90,6 @@ def test_how_many_times_as_fast_has_the_range_that_the_steps_give_it() -> None:
 def test_what_is_not_comparable_is_not_ranked_and_says_why() -> None:
     padded = ranked(told("a", 1.0, counts_padding=True), told("b", 2.0, counts_padding=False))
     assert padded.jobs == ()
-    assert says("tokens are not counted alike", ranking_line(padded).plain)
+    assert says("tokens are counted differently", ranking_line(padded).plain)
     none = ranking_line(ranked(told("a", 1.0), told("b", None))).plain
     assert says("b has no tok/s: no tokens", none)

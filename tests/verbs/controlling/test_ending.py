@@ -144,4 +144,4 @@ def test_a_save_of_an_attempt_that_has_ended_is_not_waited_for_in_the_next(do, c
     job.on_save = lambda: become(job, SavedStep(403, 2.0), number=2)
     outcome = do("save", job.id)
     assert outcome.exit_code == 1
-    assert says("attempt 1 ended before it had: ask the next one", text(outcome.renderable))
+    assert says("attempt 1 ended before it had saved: try again", text(outcome.renderable))

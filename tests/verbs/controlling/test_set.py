@@ -35,7 +35,7 @@ def test_a_change_that_nobody_has_taken_yet_is_no_success(do, cluster, text):
     job.changed = SettingsChanged()
     outcome = do("set", JOB, "train.steps=5000")
     assert outcome.exit_code == 1
-    assert says("have not taken it", text(outcome.renderable))
+    assert says("have not applied it", text(outcome.renderable))
     job.become("failed")
     assert says("failed before", text(do("set", JOB, "train.steps=5000").renderable))
 

@@ -259,7 +259,7 @@ def test_a_script_s_ranks_wait_as_long_as_the_launch_says(do, cluster, recipe):
     do("launch", "s.py", "--collective-timeout", "2min", directory=recipe)
     (spec, *_) = cluster.launches
     assert spec.environment["MNTRAIN_COLLECTIVE_TIMEOUT_S"] == "120"
-    with pytest.raises(SpecError, match=wording("a recipe says it itself")):
+    with pytest.raises(SpecError, match=wording("a recipe sets its own")):
         do("launch", "r.toml", "--collective-timeout", "2min", directory=recipe)
     with pytest.raises(SpecError, match=wording("between 10 s and a day")):
         do("launch", "s.py", "--collective-timeout", "1s", directory=recipe)

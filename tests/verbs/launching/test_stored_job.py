@@ -198,7 +198,7 @@ def test_export_writes_what_launch_takes(do, launched, known, tmp_path, text):
     outcome = do("export", known.id, "--output", "kept.toml", directory=tmp_path)
     said = text(outcome.renderable)
     assert "mntrain launch kept.toml" in said
-    assert says("secrets or look like it: HF_TOKEN", said)
+    assert says("they are or look like secrets: HF_TOKEN", said)
     assert outcome.data["left_out"] == ["HF_TOKEN"]
     environment = {"A": "1", "B": "2", "HF_TOKEN": "mine"}
     assert launched("kept.toml", environment=environment) == msgspec.structs.replace(

@@ -80,7 +80,7 @@ DESKS = {
     "GB10": Desk(
         unified("NVIDIA GB10"),
         free=(112,),
-        listed=("its memory is the machine's",),
+        listed=("shares its memory with the CPU",),
         kernel="6.11.0-1016-nvidia",
         grows=False,
     ),
@@ -90,7 +90,7 @@ DESKS = {
         free=(112,),
         kernel="5.15.148-tegra",
         grows=False,
-        listed=("its memory is the machine's",),
+        listed=("shares its memory with the CPU",),
     ),
     "WSL2": Desk(
         card("NVIDIA RTX A4000", 16, 1.2) | {"pids": None}, kernel=WSL2, free=(14.8,), grows=False

@@ -69,7 +69,7 @@ def test_a_node_that_failed_is_named_with_the_fix(do, text, as_json, cluster, fo
     outcome = do("push", "llama", directory=folder)
     shown = text(outcome.renderable, 80)
     assert "muthur: the disk has 1 GB free" in shown
-    assert says("the same push goes on", shown)
+    assert says("repeat the push to continue", shown)
     assert outcome.exit_code == 1
     assert as_json(outcome)["failed"]["muthur"]["kind"] == "disk-full"
 

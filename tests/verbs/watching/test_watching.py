@@ -178,7 +178,7 @@ def test_all_lines_are_written_into_a_new_file(do, tmp_path, as_json):
     with pytest.raises(SpecError, match=wording("already exists")):
         do("logs", "--output", str(path))
     do("logs", "--output", str(path), "--force")
-    with pytest.raises(SpecError, match=wording("exclude each other")):
+    with pytest.raises(SpecError, match=wording("cannot be used together")):
         do("logs", "--output", str(path), "--follow")
 
 

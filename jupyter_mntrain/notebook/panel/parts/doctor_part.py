@@ -33,7 +33,7 @@ class DoctorPart:
         self.anyway = ipywidgets.Checkbox(
             description="Launch anyway",
             indent=False,
-            tooltip="Starts whatever the doctor finds: the job may end at once, or hang",
+            tooltip="Skips the preflight checks: the job may fail at once, or hang",
         )
         listen(self.anyway, self._skip)
         self.said = box("mnt-plain")

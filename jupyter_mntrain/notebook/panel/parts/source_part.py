@@ -32,7 +32,7 @@ class SourcePart:
         self.choice = ipywidgets.Dropdown(
             description="Nodes of",
             options=[(OWN, ""), *((title_of(one), one) for one in sources())],
-            tooltip="Those that have joined this cluster, or new ones that a scheduler gives",
+            tooltip="Those that have joined this cluster, or new ones that a scheduler grants",
         )
         self.widgets: dict[str, ipywidgets.DOMWidget] = {}
         self.problems: dict[str, ipywidgets.HTML] = {}

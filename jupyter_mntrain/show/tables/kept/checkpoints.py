@@ -43,7 +43,7 @@ def checkpoint_table(listed: RunCheckpoints, *, now_s: float, program: str) -> R
             ", ".join(one.nodes),
             _state(one),
         )
-    hint = f"go on from the newest: {program} resume {listed.run}"
+    hint = f"resume from the newest: {program} resume {listed.run}"
     return Group(table, Text(), *below, Text(hint, style="dim"))
 
 

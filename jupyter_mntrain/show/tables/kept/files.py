@@ -39,7 +39,7 @@ def pushed_text(pushed: Pushed) -> RenderableType:
         lines.append(Text.assemble((pushed.name, "bold"), f" was on {_names(pushed.had)} already"))
     lines += [_silence(node, problem) for node, problem in pushed.failed.items()]
     if pushed.failed:
-        lines.append(Text("What arrived there stays: the same push goes on with it.", "dim"))
+        lines.append(Text("What has arrived stays: repeat the push to continue.", "dim"))
     return folding(lines)
 
 

@@ -27,8 +27,8 @@ def refuse_cell(context: Context) -> None:
         SpecError: the job is in a cell.
     """
     if context.cell is not None:
-        fix = "write it into a file with %%writefile, or leave --no-wait out"
-        raise SpecError("--no-wait cannot launch what a cell holds", fix=fix)
+        fix = "write it into a file with %%writefile, or omit --no-wait"
+        raise SpecError("--no-wait cannot launch a cell", fix=fix)
 
 
 def leave_waiting(context: Context, args: Namespace, cluster: str) -> Path:

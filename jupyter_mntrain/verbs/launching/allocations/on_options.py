@@ -38,13 +38,13 @@ def common_options(source: str) -> tuple[SourceOption, ...]:
         SourceOption("gpus", help=f"GPUs per node, like 4, or TYPE:4; default: none{of_job}"),
         SourceOption(
             "time",
-            help="longest time for which the nodes are wanted, like 90min or 1-12:00:00; default: "
+            help="maximum time for which the nodes are needed, like 90min or 1-12:00:00; default: "
             f"that of {title_of(source)}",
         ),
         SourceOption(
             "idle",
             help="give the nodes back once no job has run on them for this time, like 1h; until "
-            f"then launch --cluster NAME starts others there; default: {idle}",
+            f"then launch --cluster NAME starts more jobs there; default: {idle}",
         ),
     )
 
@@ -120,7 +120,7 @@ def refuse_with_on(args: Namespace) -> None:
         raise SpecError(f"--variable {args.variable}: with --no-wait there is no job yet", fix=fix)
     for name, value in given.items():
         if value:
-            fix = f"leave {ON} out to use nodes that are there, else {name}"
+            fix = f"leave {ON} out to use existing nodes, else {name}"
             raise SpecError(f"{ON} gets new nodes, which form a cluster of their own", fix=fix)
 
 
@@ -166,7 +166,7 @@ def _time(text: str) -> float:
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
         told_s = float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
     if told_s == 0:
-        raise ValueError(f"{text!r} is no time at all")
+        raise ValueError(f"{text!r}: a time must be longer than zero")
     return told_s
 
 

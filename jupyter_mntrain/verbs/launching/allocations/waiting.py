@@ -114,9 +114,9 @@ def refuse_own_nodes(args: Namespace) -> None:
     """
     if not args.job:
         fix = "name the job, or the allocation: mntrain jobs shows them"
-        raise SpecError("--give-back: it never guesses which nodes", fix=fix)
+        raise SpecError("--give-back needs a job or an allocation", fix=fix)
     if not args.cluster or AwaitedLaunch.named(args.cluster) is None:
-        cause = f"--give-back: {args.job} is on no nodes that a launch here has asked for"
+        cause = f"--give-back: {args.job} is not on nodes that were requested from here"
         raise SpecError(cause, fix="leave it out")
 
 
@@ -140,14 +140,16 @@ def given_back(context: Context, args: Namespace, end: Callable[[], Outcome]) ->
         problem = msgspec.to_builtins(error.problem)
         ended = Outcome(_warned(error), {"problem": problem}, exit_code=1)
     if args.save and ended.exit_code:
-        line = Text(f"Its nodes stay. Without a checkpoint: {context.program} stop ")
+        line = Text(
+            f"Its nodes are kept. To give them back without a checkpoint: {context.program} stop "
+        )
         line.append(f"{args.job} --give-back")
         data = {**ended.data, "given_back": False}
         return Outcome(Group(ended.renderable, line), data, exit_code=1, job=ended.job)
     unreached = [_warned(error) for error in _end_others(context, args)]
     before = launch.give_back(with_jobs=True) if launch is not None else None
     if launch is None or before is None:
-        line = Text(f"{args.cluster}: its nodes were given back before")
+        line = Text(f"{args.cluster}: its nodes had been given back already")
     else:
         line = Text(f"{launch.cluster}: {called(before)} of {title_of(before.source)} was ended")
     data = {**ended.data, "given_back": before is not None}

@@ -117,7 +117,7 @@ def _reader(context: Context, *, is_quiet: bool) -> Callable[[], str]:
             return input(PROMPT if asks else "")
         except (RuntimeError, OSError):  # a notebook without a page, or no standard input
             raise SpecError(
-                "nobody can type here",
+                "there is no terminal or notebook to type in",
                 fix=f'use {context.program} generate JOB "text" --chat',
             ) from None
 

@@ -35,7 +35,7 @@ READ_WITHIN_S = 10.0
 
 class GenerateVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
+        parser.argument("job", metavar="JOB", completes="job", help="its id, or how it begins")
         parser.argument("prompt", metavar="TEXT", help="the prompt, in quotes")
         step_option(parser)
         parser.flag("--chat", help="TEXT is the user's turn in a chat")

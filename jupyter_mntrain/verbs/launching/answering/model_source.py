@@ -30,8 +30,8 @@ def add_model_arguments(parser: Parser) -> None:
         "model",
         metavar="JOB|DIR",
         completes="job",
-        help="a job, of which a checkpoint is loaded, or a Hugging Face directory on a "
-        "node: a path with a / in it",
+        help="a job whose checkpoint is loaded, or a Hugging Face directory on a node, as a path "
+        "with a /",
     )
     step_option(parser)
     node_option(parser, "the node that has the directory")
@@ -39,7 +39,7 @@ def add_model_arguments(parser: Parser) -> None:
         "--gpu",
         type=bounded_int(0, LARGEST_GPU),
         metavar="INDEX",
-        help="compute on this GPU of the node; default: on its CPUs, for a job may need the GPUs",
+        help="compute on this GPU of the node; default: on its CPUs, as a job may need the GPUs",
     )
     parser.flag(
         "--mixed-versions",
@@ -62,12 +62,12 @@ def answering_spec(
     """
     if _is_directory(args.model):
         if args.step is not None:
-            cause = "--step is about a job's checkpoints: a directory has one model"
+            cause = "--step is for a job's checkpoints: a directory has one model"
             raise SpecError(cause, fix="omit --step")
         spec = _beside_directory(context, args, module, what, words)
     else:
         if args.node is not None:
-            cause = "--node is about directories: a job's checkpoint lies where it ran"
+            cause = "--node is for directories: a job's checkpoint is where it ran"
             raise SpecError(cause, fix="omit --node")
         job = find_job(context, Namespace(**{**vars(args), "job": args.model}))
         refuse_script(context, args, job, what)

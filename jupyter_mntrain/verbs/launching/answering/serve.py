@@ -36,8 +36,8 @@ class ServeVerb(Verb):
             "--listen",
             default=LOOPBACK,
             metavar="IP",
-            help="listen on this address of the node: whoever reaches it can use the model, there "
-            f"is no password; default: {LOOPBACK}, for programs on the node",
+            help="listen on this address of the node: anyone who can reach it can use the model, "
+            f"without a password; default: {LOOPBACK}, for programs on the node",
         )
         parser.option(
             "--port",
@@ -70,7 +70,7 @@ class ServeVerb(Verb):
             tunnel = f"ssh -N -L {port}:{args.listen}:{port} {node}"
             text.append(f"  only programs on {node} reach it; from elsewhere: {tunnel}\n", "dim")
         else:
-            warning = "whoever reaches this address can use the model: there is no password"
+            warning = "anyone who can reach this address can use the model: there is no password"
             text.append(f"  {warning}, and nothing is encrypted\n", "yellow")
         if any(one.progress and NO_TEMPLATE in one.progress.what for one in job.summary().ranks):
             warning = "this model has no chat template: it continues text (/v1/completions)"
@@ -106,5 +106,5 @@ def _served(job: Job, progress: Progress) -> str:
     view = job.view()
     if view.problem is not None:
         raise error_of(view.problem)
-    cause = f"the job {job.id} that was to serve is {view.state}"
+    cause = f"job {job.id}, which was to serve, is {view.state}"
     raise RefusedError(cause, fix=f"see mntrain logs {job.id}")

@@ -52,7 +52,7 @@ def refuse_script(context: Context, args: Namespace, job: Job, verb: str) -> Non
         fix = f"load what its script saved: {command} {shlex.quote(model.directory)} "
         fix += f"--node {model.node}"
         if not model.has_tokenizer:
-            fix += ", after its tokenizer was copied into it: the script saved none"
+            fix += ", after copying its tokenizer into it: the script saved none"
     raise SpecError(
         f"job {job.id} runs {' '.join(spec.entry[:2])}, not a recipe of the built-in trainer",
         fix=fix,

@@ -20,8 +20,8 @@ class GcVerb(Verb):
             "names",
             nargs="*",
             metavar="ROOT:NAME|JOB",
-            help="models and data sets to delete, too, like models:llama, and ended jobs whose "
-            "files are to go and whose records stay; mntrain du lists them",
+            help="models and data sets to delete as well, like models:llama, and ended jobs "
+            "whose files are deleted while their records stay; mntrain du lists them",
         )
         parser.repeatable(
             "--node",
@@ -35,7 +35,7 @@ class GcVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if args.yes and args.dry_run:
-            raise SpecError("--yes and --dry-run exclude each other", fix="use one")
+            raise SpecError("--yes and --dry-run cannot be used together", fix="use one")
         names = [
             JobId(text) if is_job_id(text) else parse_large_name(text)
             for text in dict.fromkeys(args.names)

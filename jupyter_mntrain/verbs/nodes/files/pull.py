@@ -36,7 +36,7 @@ class PullVerb(Verb):
             nargs="?",
             metavar="PATH",
             completes="file",
-            help="what it is called here; default: its name, in this folder",
+            help="its name here; default: its name, in this folder",
         )
         node_option(parser, "of a job, only what this node has")
         rank_option(parser, "of a job, only what the node of this rank has")
@@ -50,7 +50,7 @@ class PullVerb(Verb):
             raise SpecError("--node, --rank and --list are for a job's files", fix="leave them out")
         if not (node and colon and ":" in text):
             raise SpecError(
-                f"{args.what!r} does not name something of a node",
+                f"{args.what!r} names nothing on a node",
                 fix="use JOB, JOB:PATH, or NODE:ROOT:NAME like node1:models:llama; mntrain du "
                 "lists what is where",
             )

@@ -34,7 +34,7 @@ class PushVerb(Verb):
         parser.option(
             "--to",
             metavar="ROOT:NAME",
-            help="what it is called on the nodes; default: models: and the name of the folder",
+            help="its name on the nodes; default: models: and the name of the folder",
         )
         parser.option(
             "--from", metavar="NODE", completes="node", dest="source", help="node that has it"
@@ -56,7 +56,9 @@ def _what(context: Context, args: Namespace) -> tuple[LargeName, Path | None]:
     """Return its name on the nodes, and its path here unless it is on one of them."""
     if args.source:
         if args.to:
-            raise SpecError("--to and --from exclude each other", fix="a node keeps its own name")
+            raise SpecError(
+                "--to and --from cannot be used together", fix="a node keeps its own name"
+            )
         return parse_large_name(args.path), None
     path = context.directory / in_home(args.path)
     if not path.exists():

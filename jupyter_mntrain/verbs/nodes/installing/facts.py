@@ -149,7 +149,7 @@ def read_facts(output: str, host: str) -> Facts:
         return msgspec.json.decode(output.strip().splitlines()[-1], type=Facts)
     except (IndexError, msgspec.DecodeError):
         raise NodeError(
-            "what it answered cannot be read",
+            "its answer cannot be parsed",
             kind=Kind.NOT_INSTALLED,
             fix="look for lines in its login scripts (.bashrc) that print or start something",
             node=host,

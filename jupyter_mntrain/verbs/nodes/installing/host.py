@@ -55,7 +55,7 @@ class InstalledHost(Record, frozen=True):
     Args:
         host: as the user wrote it.
         node: its name in the cluster; empty if it is none.
-        changed: what was done there, in order; empty if everything was right already.
+        changed: what was done there, in order; empty if everything was up to date.
         said: lines of the agent about its service.
         problem: why it is no node, or not the new one.
     """

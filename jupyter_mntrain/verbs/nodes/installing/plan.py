@@ -19,7 +19,7 @@ from jupyter_mntrain.verbs.nodes.installing.facts import (
 
 JOIN_S = tunables.seconds("install.join_timeout_s")
 STEP_S = 300.0
-"""Timeout for making an environment, copying the package or starting the service."""
+"""Timeout for creating an environment, copying the package or starting the service."""
 TOKEN_LIFE_S = 2 * 3600.0
 """Validity of the token that an installation uses: its packages may take long."""
 PACKAGES_S = tunables.seconds("install.packages_timeout_s")
@@ -115,7 +115,7 @@ def package_steps(facts: Facts, wanted: Wanted, wheel: str) -> list[Step]:
         # Only half of one: nobody's work is in a directory that was made here.
         clear = ("--clear",) if facts.exists else ()
         words = (facts.python, "-m", "venv", *clear, facts.where)
-        steps.append(Step(title="making an environment", command=shlex.join(words)))
+        steps.append(Step(title="creating an environment", command=shlex.join(words)))
     folder = PurePosixPath(facts.where).parent / "packages"
     path = str(folder / wheel)
     copy = f"mkdir -p {shlex.quote(str(folder))} && cat > {shlex.quote(path)}"

@@ -76,7 +76,7 @@ def _refuse_python(facts: Facts, wanted: Wanted, host: str) -> None:
     )
     found = facts.environment
     if wanted.is_given and found is None:
-        cause = f"{facts.used} is no Python that runs there"
+        cause = f"{facts.used} is not a Python that runs there"
         raise NodeError(cause, kind=Kind.NO_PYTHON, fix="check --python", node=host)
     if found is not None:
         _refuse_environment(facts, wanted, host, get_one)
@@ -110,7 +110,7 @@ def _refuse_environment(facts: Facts, wanted: Wanted, host: str, get_one: str) -
     if changes_packages(facts, wanted) and wanted.is_given and not found.pip:
         needs = " ".join(f"{name}=={version}" for name, version in wanted.packages.items())
         cause = f"{facts.used} has no pip, and lacks packages"
-        fix = f"install these there in its own way: {needs}"
+        fix = f"install these there with its own tools: {needs}"
         raise NodeError(cause, kind=Kind.OTHER_PACKAGES, fix=fix, node=host)
 
 
@@ -163,7 +163,8 @@ _MEANINGS = (
     StepMeaning(
         r"Could not find a version|No matching distribution|ConnectionError|ReadTimeoutError",
         Kind.NO_DOWNLOAD,
-        fix="give it access to a package index, or name an environment that has all: --python FILE",
+        fix="give it access to a package index, or name an environment that has all packages: "
+        "--python FILE",
     ),
     StepMeaning(
         r"Permission denied|Read-only file system",

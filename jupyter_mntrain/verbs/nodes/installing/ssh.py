@@ -43,7 +43,7 @@ MEANINGS = (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         Kind.HOST_KEY,
         cause="its host key is not the one that this machine knows",
-        fix="if the machine was installed again, compare the key there, then: ssh-keygen -R {name}",
+        fix="if the machine was reinstalled, compare the key there, then: ssh-keygen -R {name}",
     ),
     SshMeaning(
         r"Host key verification failed|No \S+ host key is known",

@@ -51,6 +51,6 @@ def parse_target(text: str) -> SshTarget:
     if found is None or (port is not None and not 1 <= port <= LAST_PORT):
         raise SpecError(
             f"{text!r} is not a machine that ssh can log in to",
-            fix="write user@host or user@host:port; other options belong into ~/.ssh/config",
+            fix="write user@host or user@host:port; other options belong in ~/.ssh/config",
         )
     return SshTarget(host=found["ipv6"] or found["host"], user=found["user"], port=port)

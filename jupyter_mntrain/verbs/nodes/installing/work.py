@@ -128,7 +128,7 @@ def _rows(one: InstalledHost) -> list[RenderableType]:
         return [problem_text(one.problem)]
     if not one.node:
         return [Text(f"{one.host}:", style="bold"), *map(Text, one.said)]
-    done = ", ".join(one.changed) or "everything was right already"
+    done = ", ".join(one.changed) or "everything was up to date"
     head = Text.assemble(
         ("✓ ", "green"), one.host, ": node ", (one.node, "bold"), f" is up: {done}"
     )

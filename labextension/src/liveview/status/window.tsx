@@ -64,7 +64,7 @@ export function windowLines(numbers: JobNumbers): string[] {
   }
   if (lost) {
     lines.push(
-      trans.__('made again after a restart: %1 steps', formats.count(lost))
+      trans.__('repeated after a restart: %1 steps', formats.count(lost))
     );
   }
   return lines;

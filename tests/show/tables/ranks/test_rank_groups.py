@@ -103,7 +103,7 @@ def test_links_of_unknown_use_are_counted_and_not_taken_for_idle_ones(
     assert any(percent(23 / 32) in line and says("; of 20 it", line) for line in lines)
     none = [msgspec.structs.replace(link, utilization=None) for link in summary.links]
     lines = shown(msgspec.structs.replace(summary, links=tuple(none)))
-    assert any(says("directions more: of 24 it is not known", line) for line in lines)
+    assert any(says("more directions: of 24 it is not known", line) for line in lines)
 
 
 def test_how_many_stand_out_is_said_where_they_are_too_many(summary: JobSummary) -> None:
