@@ -1,4 +1,4 @@
-/** Why something cannot be shown, told at once. */
+/** An alert that says why something cannot be shown. */
 
 import * as React from 'react';
 

@@ -107,22 +107,22 @@ export class Api {
     return this.request('POST', 'links/measure', { nodes });
   }
 
-  /** Begin a collective benchmark, or say how far the one is that runs. */
+  /** Start a collective benchmark, or return the progress of the one that runs. */
   beginBench(nodes: ReadonlyArray<string>): Promise<BenchState> {
     return this.request('POST', 'bench', { nodes });
   }
 
-  /** End the one that runs, and delete its job. */
+  /** Cancel the running benchmark, and delete its job. */
   cancelBench(): Promise<BenchState> {
     return this.request('DELETE', 'bench');
   }
 
-  /** How far a benchmark is, or the newest result. */
+  /** Progress of a benchmark, or the newest result. */
   benchState(): Promise<BenchState> {
     return this.request('GET', 'bench');
   }
 
-  /** Look for what keeps nodes from training; of all nodes if none is named. */
+  /** Find what keeps nodes from training; all nodes if none is named. */
   examine(
     nodes: ReadonlyArray<string>,
     job: string | null = null
@@ -130,12 +130,12 @@ export class Api {
     return this.request('POST', 'doctor', { nodes, job });
   }
 
-  /** Begin what mends a finding, or ask how far that is. */
+  /** Start the fix of a finding, or return its progress. */
   mend(remedy: Remedy): Promise<WorkState> {
     return this.request('POST', 'doctor/remedy', remedy);
   }
 
-  /** Begin to try a job's first step, or ask how far that is. */
+  /** Start to try a job's first step, or return the progress. */
   tryFirstStep(job: string): Promise<WorkState> {
     return this.request('POST', 'doctor/deep', { job });
   }
@@ -145,7 +145,7 @@ export class Api {
     return this.request('GET', 'jobs?all=1');
   }
 
-  /** A job; from now on the server tells its changes, however old it is. */
+  /** Return a job, however old; from now on, the server sends its changes. */
   job(jobId: string): Promise<JobEntry> {
     return this.request('GET', `jobs/${encodeURIComponent(jobId)}`);
   }
@@ -155,7 +155,7 @@ export class Api {
     return this.request('PUT', jobPath(jobId, 'label'), label);
   }
 
-  /** What the deletion of an ended job would delete. */
+  /** Return what deleting an ended job would remove. */
   planRemoval(jobId: string): Promise<JobRemoval> {
     return this.request('GET', jobPath(jobId, 'removal'));
   }
@@ -212,7 +212,7 @@ export class Api {
     return this.request('GET', jobPath(jobId, 'logs') + text);
   }
 
-  /** Where the browser gets all lines of a job's log, or of one rank, as one file. */
+  /** URL of a job's whole log, or one rank's, as a file. */
   logFileUrl(jobId: string, rank?: number): string {
     const query = {
       ...(rank === undefined ? {} : { rank: String(rank) }),
@@ -235,7 +235,7 @@ export class Api {
     return (await this.answer('GET', path)).arrayBuffer();
   }
 
-  /** Where the browser gets such a file. */
+  /** URL of such a file. */
   fileUrl(jobId: string, query: IFileQuery): string {
     return (
       URLExt.join(this.settings.baseUrl, PREFIX, jobPath(jobId, 'file')) +
@@ -255,7 +255,7 @@ export class Api {
     return this.request('GET', jobPath(jobId, 'output'));
   }
 
-  /** Ask every rank, or one, where it is; takes up to two seconds. */
+  /** Request the stacks of all ranks, or one; takes up to two seconds. */
   stacks(jobId: string, rank?: number): Promise<ShownStacks> {
     return this.request('POST', jobPath(jobId, 'stacks'), { rank });
   }
@@ -264,7 +264,7 @@ export class Api {
     return this.request('GET', jobPath(jobId, 'spec'));
   }
 
-  /** Every setting of a job, and where it came from. */
+  /** Every setting of a job, and where it was set. */
   jobSettings(jobId: string): Promise<JobSettings> {
     return this.request('GET', jobPath(jobId, 'settings'));
   }

@@ -17,7 +17,7 @@ export interface IAsking<T> {
   again: () => void;
 }
 
-/** @param about what the answer depends on; another one is asked for by itself. */
+/** @param about what the answer depends on; when it changes, it asks again. */
 export function useAsked<T>(
   ask: () => Promise<T>,
   about: ReadonlyArray<unknown>

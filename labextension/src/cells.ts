@@ -8,7 +8,7 @@ export const NODES = `${LOAD}\n%mntrain nodes`;
 
 export const PANEL = `${LOAD}\n%mntrain panel`;
 
-/** A recipe that every installation has, so the cell runs as it is. */
+/** A built-in recipe, so that the cell runs as it is. */
 const FIRST = 'quick-check';
 
 /** Names that are safe in a line magic. Others are never written into a cell. */

@@ -6,7 +6,7 @@ const RESOLUTION_S = 1;
 /** A jump of this computer's clock that cannot be a rounding. */
 const JUMP_S = 1;
 
-/** This computer's clock may be off, so it is corrected by what the server's answers say. */
+/** Corrects this computer's clock, which may be off, by the server's answers. */
 export class ServerClock {
   /**
    * How far this computer's clock is ahead of the server's, in seconds; 0 as long as nothing says

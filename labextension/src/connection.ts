@@ -56,7 +56,7 @@ export class EventsConnection {
     this.letGo();
   }
 
-  /** Try to connect now instead of at the next try. */
+  /** Connect now instead of at the next attempt. */
   retry(): void {
     if (this.state !== 'live' && !this.isTrying) {
       window.clearTimeout(this.timer);
@@ -107,7 +107,7 @@ export class EventsConnection {
     };
   }
 
-  /** Every answer tells the time. */
+  /** Every answer has the server's time. */
   private async readClock(): Promise<void> {
     if (!this.isReading) {
       this.isReading = true;
@@ -150,7 +150,7 @@ export class EventsConnection {
     }
   };
 
-  /** What is shown stays, and is brought up to date once somebody sees it. */
+  /** Keep what is shown, and update it once the page is visible. */
   private letGo(): void {
     if (this.socket) {
       const { socket } = this;

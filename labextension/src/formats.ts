@@ -6,7 +6,7 @@ import { trans } from './trans';
 
 export const ABSENT = 'n/a';
 
-/** From here on a number is written with an exponent. */
+/** Numbers from here on are written with an exponent. */
 const LONGEST = 1e15;
 
 const NARROW = '\u202f';

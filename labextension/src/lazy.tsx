@@ -1,4 +1,4 @@
-/** Lazy parts: what is not seen at first is loaded when it is opened, so that the page opens soon. */
+/** Lazy parts: loaded when they are first opened, so that the page opens quickly. */
 
 import { ReactWidget } from '@jupyterlab/apputils';
 import { Panel, type Widget } from '@lumino/widgets';
@@ -37,7 +37,7 @@ function notLoaded(): IProblem {
   };
 }
 
-/** A place for what is loaded when it is first shown; says that it loads, or why it cannot. */
+/** A placeholder for a lazy part; says that it is loading, or why it failed. */
 export abstract class LazyWidget<Content extends Widget> extends Panel {
   /** What it shows, once it is loaded. */
   content: Content | null = null;
@@ -50,7 +50,7 @@ export abstract class LazyWidget<Content extends Widget> extends Panel {
   /** Loads the part that draws, and makes its widget. */
   protected abstract make(): Promise<Content>;
 
-  /** Load it, unless it is there or on its way. */
+  /** Load it, unless it is loaded or loading. */
   load(): Promise<void> {
     this.loading ??= this.begin();
     return this.loading;

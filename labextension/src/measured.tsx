@@ -9,7 +9,7 @@ export function Measured<Value extends Maybe | NonFinite>(props: {
   write: (value: Value) => string;
   /** Why it is unknown. */
   reason?: string;
-  /** Said of a known number when pointed at. */
+  /** Tooltip of a known number. */
   more?: string;
 }): JSX.Element {
   const { value, write, reason, more } = props;

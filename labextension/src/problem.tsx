@@ -9,7 +9,7 @@ import { trans } from './trans';
 /** A problem; those found by the page itself have no kind. */
 export type IProblem = Omit<Problem, 'kind'> & {
   kind?: Problem['kind'];
-  /** Of a launch that the doctor refuses: what else it found. */
+  /** Other findings of a launch that the doctor refuses. */
   found?: Problem[];
 };
 

@@ -10,7 +10,7 @@ const KEY = /^\s*([\w-]+)[\w\s.-]*=/;
 /** Texts of several lines may hold lines that look like tables. */
 const LONG_TEXT = /"""[\s\S]*?"""|'''[\s\S]*?'''/g;
 
-/** Whether a .toml file has only sections of a recipe. What is wrong in them, the panel says. */
+/** Whether a .toml file has only sections of a recipe; the panel reports errors in them. */
 export function isRecipe(text: string): boolean {
   const names: string[] = [];
   let isBelowHead = false;

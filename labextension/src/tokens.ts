@@ -74,7 +74,7 @@ export interface IClusterModel {
   /** Send a job's rows to `sink` until disposed; resumed automatically after a break. */
   watch(jobId: string, sink: ISeriesSink): IDisposable;
 
-  /** Try to connect now instead of at the next try. */
+  /** Connect now instead of at the next attempt. */
   retry(): void;
 }
 

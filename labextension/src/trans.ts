@@ -1,4 +1,4 @@
-/** The page's texts in the user's language, which is set before the page is drawn. */
+/** Translation of the page's texts; the language is set before the page is drawn. */
 
 import { type ITranslator, nullTranslator } from '@jupyterlab/translation';
 

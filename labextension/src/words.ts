@@ -115,7 +115,7 @@ export function requestedSave(job: JobEntry, after: number): number | null {
   return step > after ? step : null;
 }
 
-/** Step that an ended job could go on from, as far as its own ranks told; `null` if they did not. */
+/** Step that an ended job could resume from, as its ranks reported; `null` if they did not. */
 export function canGoOnFrom(job: JobEntry): number | null {
   const steps = job.parts.map(
     part => part.saved_step ?? part.resumed_step ?? 0
@@ -133,14 +133,14 @@ export function hasNamesake(
   );
 }
 
-/** When the last of its parts ended; `null` while it runs, or if nobody knows. */
+/** When the last of its parts ended; `null` while it runs, or if unknown. */
 export function endedAt(job: JobEntry): number | null {
   const ends = job.parts.map(part => part.ended_s ?? 0);
   return OVER.has(job.state) ? Math.max(0, ...ends) || null : null;
 }
 
 /** Share of steps done, 0..1; `null` if their number is unknown. */
-/** What follows a step's number: of how many, if that was told and is not wrong. */
+/** Suffix of a step number: the total, if it was reported and is plausible. */
 export function ofSteps(step: formats.Maybe, total: formats.Maybe): string {
   if (!total) {
     return '';
@@ -163,7 +163,7 @@ interface IAction {
   isOff?: boolean;
 }
 
-/** What can be done with a job in its state. */
+/** Actions that a job's state allows. */
 export function jobActions(job: JobEntry): IAction[] {
   if (OVER.has(job.state)) {
     return [

@@ -18,7 +18,7 @@ MOST_LINES = 48
 _BETWEEN = {
     "begun": "it began in another sequence",
     "end": "end of the document",
-    "cut": "cut: it goes on in another sequence",
+    "cut": "cut: it continues in another sequence",
 }
 
 Mark = Literal["plain", "learned", "special", "note"]

@@ -48,7 +48,7 @@ describe('the data of a job', () => {
       'it began in another sequence',
       'end of the document',
       '5 documents, 70 tokens',
-      'cut: it goes on in another sequence'
+      'cut: it continues in another sequence'
     ]);
     expect(one.querySelector('.mnt-sequence')!.textContent).toContain(
       'Who?\n … 1,100 tokens … I <b>am</b>'

@@ -11,7 +11,7 @@ const WIDTH = 320;
 const HEIGHT = 120;
 const ROOM = 1.1;
 
-/** What a line's end says stands in the list below: a narrow place has no room next to it. */
+/** Labels are in the list below, as narrow places have no room next to the line. */
 export function BenchChart({ report }: { report: BenchReport }): JSX.Element {
   const { line_bytes_per_s: line, sizes = [] } = report;
   const all = [...new Set(sizes.map(one => one.size_bytes))].sort(

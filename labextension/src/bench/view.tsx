@@ -1,4 +1,4 @@
-/** The collective benchmark as a tab: what messages of training reach between nodes. */
+/** The collective benchmark as a tab: how fast training messages are between nodes. */
 
 import { ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
@@ -21,7 +21,7 @@ import {
   transport
 } from './words';
 
-/** Of more pairs, the slowest are listed. */
+/** With more pairs, only the slowest are listed. */
 const MOST_PAIRS = 20;
 
 export interface IBenchProps {
@@ -36,12 +36,12 @@ export function benchWidget(props: IBenchProps): ReactWidget {
   return widget;
 }
 
-/** The state of a benchmark, what refused it, and how to begin and cancel one. */
+/** The state of a benchmark, its refusal, and functions to start and cancel it. */
 function useBench({ model, nodes }: IBenchProps) {
   const [state, setState] = React.useState<BenchState>({});
   const [refusal, setRefusal] = React.useState<IProblem | null>(null);
   const isShown = React.useRef(true);
-  /** Ask until none runs: the server answers after a moment, and goes on if nobody asks. */
+  /** Poll until none runs: the server answers after a moment; the benchmark needs no poll. */
   const follow = async (ask: () => Promise<BenchState>) => {
     setRefusal(null);
     try {
@@ -197,7 +197,7 @@ function share(rate: number, line: formats.Maybe): formats.Maybe {
   return line ? rate / line : null;
 }
 
-/** The largest message's bus bandwidth, and the smallest one's time. */
+/** Bus bandwidth of the largest message, and latency of the smallest. */
 function Operations({ report }: { report: BenchReport }): JSX.Element {
   const ends = (report.pairs ?? []).map(one => one.latency_s);
   return (
@@ -253,7 +253,7 @@ function Sizes({ report }: { report: BenchReport }): JSX.Element {
   );
 }
 
-/** Narrow, each cell is a line that begins with its column's head. */
+/** In narrow places, each cell is a line that begins with its column's name. */
 function Table(props: {
   label: string;
   heads: string[];

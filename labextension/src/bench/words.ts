@@ -1,4 +1,4 @@
-/** What a benchmark's report says, in words. Pure. */
+/** Words for a benchmark's report. Pure. */
 
 import type { BenchReport, SizeFigures } from '../schema';
 import { trans } from '../trans';
@@ -30,7 +30,7 @@ export function sizesOf(
   return sizes.filter(one => one.operation === operation);
 }
 
-/** 64 KiB: in the largest unit that keeps it a whole number. */
+/** Format a size in the largest unit that keeps it a whole number: 64 KiB. */
 export function sizeText(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB'];
   let unit = 0;

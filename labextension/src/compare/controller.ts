@@ -11,7 +11,7 @@ import { SeriesStore } from '../series/store';
 import { type IClusterModel, problemOf } from '../tokens';
 import { type IRunSeries, joined } from './run_series';
 
-/** New rows are drawn this often at most: comparing is no watching. */
+/** Shortest time between redraws: a comparison need not be as live as a live view. */
 const REDRAWN_MS = 1000;
 
 export class Comparison implements IDisposable {

@@ -63,7 +63,7 @@ export function Differences(props: {
 
 type Values = JobComparison['differing'][number]['values'];
 
-/** Whether this value is the only one that is not as the others, which are alike. */
+/** Whether this value is the only one that differs, while the others are equal. */
 export function isOdd(values: Values, place: number): boolean {
   const others = values.filter((_, i) => i !== place).map(one => one?.value);
   return (

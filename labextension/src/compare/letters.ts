@@ -1,3 +1,3 @@
-/** Letters of compared runs: four at most, as there are colors and dashes to tell them apart. */
+/** Letters of compared runs: at most four, as many as there are distinct colors and dashes. */
 
 export const LETTERS = ['A', 'B', 'C', 'D'] as const;

@@ -1,14 +1,14 @@
-/** Which of compared runs is the fastest, by which figure; or why that cannot be told. Pure. */
+/** Ranking of compared runs: which is the fastest, or why that is not known. Pure. */
 
 import * as formats from '../formats';
 import type { IRun } from '../runs/run';
 import type { RankedJob, Ranking } from '../schema';
 import { trans } from '../trans';
 
-/** Figures that differ by no more are not in an order. */
+/** Figures that differ by no more count as equal. */
 const ALIKE = 0.02;
 
-/** A range that is wider than this is told. */
+/** A range wider than this is shown. */
 const SURE = 1.1;
 
 export function rankingWords(

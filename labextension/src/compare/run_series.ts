@@ -74,7 +74,7 @@ function keptRows(
     .reverse();
 }
 
-/** Where the rows of a run, and the times of its events, are on an axis. */
+/** Positions of a run's rows and events on an axis. */
 export function axisOf({ columns }: IRunSeries, kind: AxisKind): Axis {
   const { time_s, step, tokens, elapsed } = columns;
   return new Axis(kind, time_s, step, tokens, elapsed);

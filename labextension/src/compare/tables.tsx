@@ -1,4 +1,4 @@
-/** Charts of compared runs as tables: what stands in them at some places of their axis. */
+/** Charts of compared runs as tables: their values at some places of the axis. */
 
 import * as React from 'react';
 
@@ -13,7 +13,7 @@ import { Measured } from '../measured';
 import type { IRun } from '../runs/run';
 import { trans } from '../trans';
 
-/** Rows of a table: a person reads a course from so many. */
+/** Rows of a table: enough to see a trend. */
 const ROWS = 13;
 
 /** At most so many of the samples within a range, its ends among them, and those of lines. Pure. */
@@ -33,7 +33,7 @@ export function placesOf(
   return [...new Set([...even, ...own])].sort((a, b) => a - b);
 }
 
-/** What a run was at these places; `undefined` before it began and after its end. Pure. */
+/** A run's values at these places; `undefined` before its start and after its end. Pure. */
 export function valuesAt(
   { breaks }: Pick<IChart, 'breaks'>,
   line: ILine,

@@ -205,7 +205,7 @@ function Drawn(props: {
   ) : null;
 }
 
-/** The rows of all runs, hidden ones too, and the charts as they are shown. */
+/** Rows of all runs, including hidden ones, and the charts as shown. */
 function Export({ runs }: { runs: Compared[] }): JSX.Element {
   return (
     <ExportMenu

@@ -1,4 +1,4 @@
-/** A remedy: what the doctor can mend at once, after a question, with its progress. */
+/** A remedy: a fix that the doctor can apply, after a confirmation, with its progress. */
 
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import * as React from 'react';
@@ -12,14 +12,14 @@ import { trans } from '../trans';
 
 export interface IMending {
   model: IClusterModel;
-  /** Called once something is mended. */
+  /** Called once a fix was applied. */
   done: () => void;
 }
 
-/** Who mends what a table shows; `null`: nobody. */
+/** Applies the fixes in a table; `null` = none can be applied. */
 export const Mending = React.createContext<IMending | null>(null);
 
-/** Asks, then carries it out and says how far it is. */
+/** Asks for confirmation, then applies the fix and shows its progress. */
 export function RemedyButton(
   props: IMending & { remedy: Remedy }
 ): JSX.Element {

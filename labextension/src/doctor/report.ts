@@ -18,7 +18,7 @@ export const LEVELS: ReadonlyArray<Level> = [
 export interface IRow {
   id: string;
   title: string;
-  /** The worst on any node. */
+  /** Worst level on any node. */
   level: Level;
   /** The worst on each node; none where the check does not concern it. */
   cells: (Finding | undefined)[];
@@ -45,7 +45,7 @@ export function rowsOf({ report, checks }: DoctorAnswer): IRow[] {
     .sort((a, b) => rank(a) - rank(b) || b.found.length - a.found.length);
 }
 
-/** How many checks are as bad as this: 2 stop a launch. */
+/** Number of checks at a level: 2 stop a launch. */
 export function counted(level: Level, count: number): string {
   switch (level) {
     case 'stops':
@@ -59,7 +59,7 @@ export function counted(level: Level, count: number): string {
   }
 }
 
-/** The counts of rows, worst first, without those that are none. */
+/** Counts of rows, worst first, without zeros. */
 export function counts(rows: IRow[]): [Level, string][] {
   return LEVELS.flatMap((level): [Level, string][] => {
     const { length } = rows.filter(one => one.level === level);
@@ -78,7 +78,7 @@ export function extent({ report }: DoctorAnswer, rows: IRow[]): string {
   ].join(', ');
 }
 
-/** A fix that ends in a command for a root shell: what is said before it, and the command. */
+/** Split a fix that ends in a command for a root shell: the text before it, and the command. */
 export function splitFix(fix: string): [before: string, command: string] {
   const [, before, command] = /^(.*?\bon \S+: )(sudo [^;]+)$/.exec(fix) ?? [];
   return command ? [before.trim(), command] : [fix, ''];
@@ -91,7 +91,7 @@ const MARKS: Record<Level, string> = {
   passed: '✓'
 };
 
-/** All of it, as text for an issue or a chat. */
+/** The whole report, as text for an issue or a chat. */
 export function reportText(examination: DoctorAnswer): string {
   const rows = rowsOf(examination);
   const { silent } = examination.report;

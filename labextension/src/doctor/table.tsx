@@ -10,10 +10,10 @@ import { trans } from '../trans';
 import { Mending, RemedyButton } from './remedy';
 import { type IRow, type Level, splitFix } from './report';
 
-/** Of more nodes only what was found is listed. */
+/** With more nodes, only findings are listed. */
 const MOST_COLUMNS = 6;
 
-/** So many findings of a row are open by themselves. */
+/** Up to so many findings, a row is open at first. */
 const MOST_OPEN = 4;
 
 const ICONS: Record<Level, IconName> = {
@@ -23,7 +23,7 @@ const ICONS: Record<Level, IconName> = {
   passed: 'succeeded'
 };
 
-/** Its icon; for who cannot see it, the word. */
+/** Its icon, with the word for screen readers. */
 export function Mark({ level }: { level: Level }): JSX.Element {
   const words: Partial<Record<Level, string>> = {
     stops: trans.__('stops a launch:'),
@@ -123,7 +123,7 @@ function Row({ row, nodes }: { row: IRow; nodes: string[] }): JSX.Element {
   );
 }
 
-/** Cause and fix; a command for a root shell by itself, to copy; a button for what mends it. */
+/** Cause and fix, with a root command to copy, and a button that applies the fix. */
 function Found({ finding }: { finding: Finding }): JSX.Element {
   const { problem, said, remedy } = finding;
   const mending = React.useContext(Mending);

@@ -19,7 +19,7 @@ export interface IDoctorProps {
   model: IClusterModel;
   /** Names; empty = all. */
   nodes: string[];
-  /** Also look for what this job reads and writes; of its nodes, if none is named. */
+  /** Also check what this job reads and writes; default nodes: its own. */
   jobId?: string;
 }
 
@@ -61,7 +61,7 @@ export function DoctorView(props: IDoctorProps): JSX.Element {
           <Button
             label={trans.__('Try a first step')}
             title={trans.__(
-              'Starts the job on its nodes for one step, or, of a script, until its ranks have met; nothing of it stays'
+              'Starts the job on its nodes for one step, or a script until its ranks have connected; nothing is kept'
             )}
             isOff={isAsking}
             run={() => {

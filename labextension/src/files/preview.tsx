@@ -9,10 +9,10 @@ import type { IClusterModel } from '../tokens';
 import type { IFile } from './tree';
 import { trans } from '../trans';
 
-/** As much of a text as a person reads here. */
+/** How much of a text is shown. */
 const TEXT_BYTES = 256 * 1024;
 const PICTURE_BYTES = 16 * 1024 * 1024;
-/** A node reads all of a file before it gives any of it. */
+/** A node reads the whole file before it sends any of it. */
 const READ_BYTES = 1024 * 1024 * 1024;
 
 const PICTURES: Record<string, string | undefined> = {
@@ -26,7 +26,7 @@ const PICTURES: Record<string, string | undefined> = {
 
 export interface IShown {
   text?: string;
-  /** A data URL: what is in a picture runs nothing. */
+  /** A data URL, so that nothing in a picture can run. */
   picture?: string;
 }
 
@@ -108,7 +108,7 @@ async function read(
   return { text: textOf(new Uint8Array(content)) };
 }
 
-/** The text, if it is one; what is cut off in the middle of a letter does not make it none. */
+/** The text, if it is valid; a character that is cut at the end is ignored. */
 export function textOf(content: Uint8Array): string | undefined {
   if (content.includes(0)) {
     return undefined;

@@ -93,8 +93,8 @@ function total(
     : held.reduce((sum, one) => sum + (one.count ?? 0), 0);
   const size = held.reduce((sum, one) => sum + (one.size_bytes ?? 0), 0);
   return trans._n(
-    '%2 file, %3; looked at %4',
-    '%2 files, %3; looked at %4',
+    '%2 file, %3; as of %4',
+    '%2 files, %3; as of %4',
     count,
     formats.count(count),
     formats.fileSize(size),
@@ -179,7 +179,7 @@ function Entries(props: IEntriesProps): JSX.Element {
   );
 }
 
-/** What is in it is drawn once it is opened. */
+/** Its content is drawn once it is opened. */
 function Folder(props: IEntriesProps): JSX.Element {
   const { folder } = props;
   const [isOpen, setOpen] = React.useState(folder.count <= FEW);

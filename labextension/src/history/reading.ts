@@ -6,7 +6,7 @@ import type { IProblem } from '../problem';
 import type { NodeHistory } from '../schema';
 import { type IClusterModel, problemOf } from '../tokens';
 
-/** Not more often than this; else once per point. */
+/** Shortest time between reads; otherwise once per point. */
 const LEAST_MS = 2000;
 
 const MOST_MS = 60_000;

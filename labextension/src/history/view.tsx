@@ -27,7 +27,7 @@ import { HistoryTable } from './table';
 /** About the width of a chart in pixels; both ends of 10 minutes, second by second. */
 const POINTS = 601;
 
-/** Gaps that are told in words, the newest. */
+/** Number of newest gaps that are described. */
 const TOLD = 3;
 
 export interface IHistoryProps {
@@ -204,7 +204,7 @@ function usePointer(
   return { pointed, handlers };
 }
 
-/** How fine it is, why there are no GPUs, and when there are no values. */
+/** Notes: the resolution, why there are no GPUs, and when values are missing. */
 function Notes({ history }: { history: NodeHistory }): JSX.Element {
   const { gaps = [], gpu_note: why, step_s: step } = history;
   return (

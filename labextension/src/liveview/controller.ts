@@ -36,7 +36,7 @@ export class LiveController implements IDisposable {
   }
 
   readonly store = new SeriesStore(() => this.tell());
-  /** Single steps of what is zoomed to, from the nodes. */
+  /** Single steps of the zoomed range, from the nodes. */
   readonly detail = new Detail(
     (from, to) =>
       this.model && this.isLive

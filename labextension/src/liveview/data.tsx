@@ -64,7 +64,7 @@ function Sequence(props: { number: number; one: ShownSequence }): JSX.Element {
   );
 }
 
-/** Where all is learned, marks would only say so of every word. */
+/** If all tokens are learned, marks are left out. */
 function Run(props: { run: TokenRun; marks: boolean }): JSX.Element {
   const { run, marks } = props;
   const said = between(run);
@@ -82,7 +82,7 @@ function Run(props: { run: TokenRun; marks: boolean }): JSX.Element {
   return marks && run.is_learned ? <mark>{shown}</mark> : shown;
 }
 
-/** What stands on a line of its own; `null` for tokens. */
+/** Text on its own line; `null` for tokens. */
 function between(run: TokenRun): string | null {
   switch (run.kind) {
     case 'begun':
@@ -90,7 +90,7 @@ function between(run: TokenRun): string | null {
     case 'end':
       return trans.__('end of the document');
     case 'cut':
-      return trans.__('cut: it goes on in another sequence');
+      return trans.__('cut: it continues in another sequence');
     case 'left-out':
       return run.documents
         ? trans.__(

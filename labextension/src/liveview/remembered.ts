@@ -7,7 +7,7 @@ const KEY = 'mntrain:charts';
 
 const AXES = ['step', 'tokens', 'time'];
 
-/** What was chosen last; else what `first` says. */
+/** The last choice; default: `first`. */
 export function recall(first: ILook): ILook {
   try {
     const { axis, smoothing } = JSON.parse(

@@ -19,7 +19,7 @@ export interface ILook {
   /** Chosen range; `null` = as `range` says. */
   zoom: IZoom | null;
   axis: AxisKind;
-  /** What the mean keeps at each value; 0 = raw values. */
+  /** Weight of the running mean at each value; 0 = raw values. */
   smoothing: number;
   scale: Scale;
   choice: IChoice;

@@ -17,7 +17,7 @@ import { trans } from '../trans';
 export interface IServices {
   model: IClusterModel | null;
   commands: CommandRegistry | null;
-  /** Drawn at most this often, per second. */
+  /** Maximum number of redraws per second. */
   hertz: () => number;
 }
 

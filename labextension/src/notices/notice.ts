@@ -1,4 +1,4 @@
-/** Notices: what became of the jobs since the last look, as one sentence each. Pure. */
+/** Notices: what happened to jobs since the last look, a sentence each. Pure. */
 
 import * as formats from '../formats';
 import { causeLine } from '../problem';
@@ -12,7 +12,7 @@ export interface INotice {
   jobId: string;
   kind: NoticeKind;
   text: string;
-  /** Whether somebody has to do something. */
+  /** Whether it needs somebody's attention. */
   isBad: boolean;
 }
 
@@ -25,7 +25,7 @@ export function failuresText(failures: ReadonlyArray<INotice>): string {
     : trans.__('%1 jobs failed. The newest: %2', length, newest);
 }
 
-/** What a job was when it was looked at last. */
+/** State of a job at the last look. */
 export interface ISeen {
   state: JobEntry['state'];
   isStalled: boolean;

@@ -1,4 +1,4 @@
-/** Page title: a mark before it while news has come into a page that nobody looks at. */
+/** Page title: marked while a hidden page has news. */
 
 const MARKS = { good: '✓', bad: '✕' };
 

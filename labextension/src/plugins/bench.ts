@@ -1,4 +1,4 @@
-/** Bench plugin: what messages of training reach between nodes, in a tab that survives a reload. */
+/** Bench plugin: the collective benchmark, in a tab that survives a reload. */
 
 import { numberingIcon } from '@jupyterlab/ui-components';
 

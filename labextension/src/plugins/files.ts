@@ -19,7 +19,7 @@ import { trans, useLanguage } from '../trans';
 import { describe } from './commands/context';
 import { insertCell } from './notebooks';
 
-/** A folder with more of them is no folder of recipes: the others are not looked into. */
+/** Number of .toml files that are read in a folder; more are no folder of recipes. */
 const MOST_FILES = 100;
 
 /** Below "Open" and its kind, above "Rename". */

@@ -14,7 +14,7 @@ const COMMS = 'jupyter.widget';
 
 const OUTPUT_ITEM = '.jp-OutputArea-child';
 
-/** In these a kernel has lost its widgets. */
+/** Kernel states in which widgets are lost. */
 const ENDED = new Set(['restarting', 'autorestarting', 'terminating', 'dead']);
 
 export type Cell = NotebookPanel['content']['widgets'][number];

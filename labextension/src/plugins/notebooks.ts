@@ -71,7 +71,7 @@ export async function insertCell(
   }
 }
 
-/** Whether the kernel lacks the package, which is told then; another version is told, and works. */
+/** Whether the kernel lacks the package; notifies of that, and of another version, which works. */
 async function tellLacking(
   panel: NotebookPanel,
   { api, status }: IClusterModel
@@ -173,7 +173,7 @@ export async function packageOf({
   return version ? { version } : null;
 }
 
-/** What an expression is in a kernel, as text, or the name of the error that it raised. */
+/** Evaluate an expression in a kernel; return its text, or the name of the error. */
 async function evaluated(
   kernel: Kernel.IKernelConnection,
   expression: string

@@ -10,7 +10,7 @@ const BLOCKED = 'mnt-blocked';
 
 const CONTROLS = 'button, input, select';
 
-/** Look after the panels of a notebook while it is open. */
+/** Watch the panels of a notebook while it is open. */
 export function tendPanels(panel: NotebookPanel): void {
   const { node } = panel.content;
   const focus = new KeptFocus(node);
@@ -31,7 +31,7 @@ export function tendPanels(panel: NotebookPanel): void {
   tend();
 }
 
-/** Say that a button does nothing now; it keeps the focus. */
+/** Mark a button as blocked; it keeps the focus. */
 export function markBlocked(button: Element): void {
   const isBlocked = button.classList.contains(BLOCKED);
   if (isBlocked !== button.hasAttribute('aria-disabled')) {

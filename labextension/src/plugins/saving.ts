@@ -1,4 +1,4 @@
-/** Saving plugin: notebooks keep the newest state of their jobs that the page can know. */
+/** Saving plugin: notebooks keep the newest known state of their jobs. */
 
 import type {
   JupyterFrontEnd,

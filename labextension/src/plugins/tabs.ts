@@ -1,4 +1,4 @@
-/** Tabs: each is opened once, and is back after a reload of the page. */
+/** Tabs: each is opened once, and restored after a reload of the page. */
 
 import {
   ILayoutRestorer,
@@ -17,7 +17,7 @@ import { IClusterModel } from '../tokens';
 import { useLanguage } from '../trans';
 import { describe } from './commands/context';
 
-/** What a kind of tab is opened with. */
+/** Options of a kind of tab. */
 export interface ITabArguments<Args> {
   described: Parameters<typeof describe>[0];
   /** What the command was given; null if there is nothing to show. */
@@ -39,7 +39,7 @@ export interface ITabKind<Args, Content extends Widget> {
   make: (args: Args) => Promise<Content>;
   /** The title of a new tab. */
   entitle: (title: Widget['title'], args: Args) => void;
-  /** Keep the title of a tab as what it shows says it. */
+  /** Keep the title of a tab in sync with its content. */
   keepTitle?: (title: Widget['title'], args: Args, content: Content) => void;
 }
 
@@ -51,7 +51,7 @@ export type AddTabs = <
   kind: ITabKind<Args, Content>
 ) => void;
 
-/** A plugin that is nothing but kinds of tabs; `add` is called once the language is known. */
+/** A plugin that only adds kinds of tabs; `add` is called once the language is known. */
 export function tabPlugin(
   name: string,
   description: string,
@@ -138,7 +138,7 @@ export function jobArguments(
   };
 }
 
-/** A tab: its title is there at once, what it shows once that is loaded. */
+/** A tab whose title appears at once, and its content once loaded. */
 class Tab<Args, Content extends Widget> extends LazyWidget<Content> {
   constructor(
     private kind: ITabKind<Args, Content>,

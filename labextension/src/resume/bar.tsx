@@ -1,4 +1,4 @@
-/** Resume bar of an ended job: go on, start over, checkpoints. */
+/** Resume bar of an ended job: resume, start over, checkpoints. */
 
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
@@ -26,7 +26,7 @@ export interface IBarProps {
   commands: CommandRegistry;
 }
 
-/** Nothing for a job that has not ended, and for people who may only watch. */
+/** Hidden for jobs that have not ended, and for read-only users. */
 export function ResumeBar(props: IBarProps): JSX.Element | null {
   const { job, model } = props;
   const isOver = OVER.has(job.state) && !job.restart;
@@ -120,7 +120,7 @@ function StartOver(props: { run: Run; isFirst: boolean }): JSX.Element {
   );
 }
 
-/** The primary button: what fits the run as it is. */
+/** The primary button: the action that fits the run's state. */
 function GoOn(props: { offer: ResumeOffer; run: Run }): JSX.Element | null {
   const { offer, run } = props;
   switch (offer.obstacle ?? null) {
@@ -139,7 +139,7 @@ function GoOn(props: { offer: ResumeOffer; run: Run }): JSX.Element | null {
         <Button
           kind="pri"
           label={trans.__('Make more steps…')}
-          title={trans.__('Train on beyond step %1', formats.count(offer.step))}
+          title={trans.__('Continue training beyond step %1', formats.count(offer.step))}
           run={() => run(CommandIDs.resume, { more: true })}
         />
       );

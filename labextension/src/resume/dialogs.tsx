@@ -1,4 +1,4 @@
-/** Dialogs before a run goes on, starts over, makes more steps or loses a checkpoint. */
+/** Dialogs before a run is resumed, starts over, makes more steps or loses a checkpoint. */
 
 import {
   Dialog,
@@ -21,7 +21,7 @@ import {
   saved
 } from './texts';
 
-/** Say what resuming means. Whether to, or to start over; `null` = neither. */
+/** Explain what resuming means. Returns whether to resume or start over; `null` = neither. */
 export async function askToResume(
   job: JobEntry,
   offer: ResumeOffer
@@ -46,7 +46,7 @@ export async function askToResume(
   return answer.button.className === over.className ? 'start-over' : 'resume';
 }
 
-/** Say that starting over begins at step 1. Whether to. */
+/** Explain that starting over begins at step 1. Returns whether to. */
 export async function askToStartOver(job: JobEntry): Promise<boolean> {
   const answer = await showDialog({
     title: trans.__('Start %1 over?', job.name),
@@ -61,7 +61,7 @@ export async function askToStartOver(job: JobEntry): Promise<boolean> {
   return answer.button.accept;
 }
 
-/** Ask how many steps a finished run is to make in all; `null` = none. */
+/** Ask how many steps a finished run should make in total; `null` = none. */
 export async function askForSteps(offer: ResumeOffer): Promise<number | null> {
   const made = offer.step ?? 0;
   const answer = await InputDialog.getNumber({
@@ -76,7 +76,7 @@ export async function askForSteps(offer: ResumeOffer): Promise<number | null> {
   return answer.button.accept ? answer.value : null;
 }
 
-/** Say what is lost with a checkpoint. Whether to delete it. */
+/** Explain what is lost with a checkpoint. Returns whether to delete it. */
 export async function askToDelete(
   offer: ResumeOffer,
   step: number

@@ -1,4 +1,4 @@
-/** List of a run's checkpoints, each with what can be done with it. */
+/** List of a run's checkpoints, each with its actions. */
 
 import * as React from 'react';
 
@@ -13,7 +13,7 @@ export type Change = 'pin' | 'unpin' | 'delete';
 
 export interface ITableProps {
   offer: ResumeOffer;
-  /** Begin a new run with one; `null` = not possible here. */
+  /** Start a new run from one; `null` = not possible here. */
   begin: ((one: RunCheckpoint) => unknown) | null;
   change: (one: RunCheckpoint, action: Change) => unknown;
 }
@@ -68,7 +68,7 @@ function Row(props: ITableProps & { one: RunCheckpoint }): JSX.Element {
             <Button
               label={trans.__('New run from here')}
               title={trans.__(
-                'Begin a new run with the checkpoint of step %1; this run keeps all of its own.',
+                'Start a new run from the checkpoint of step %1; this run keeps its checkpoints.',
                 step
               )}
               run={() => begin(one)}

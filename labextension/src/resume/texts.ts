@@ -1,4 +1,4 @@
-/** What a run goes on from, as sentences. Pure. */
+/** Sentences on how a run can be resumed. Pure. */
 
 import * as formats from '../formats';
 import { causeLine, type IProblem, problemText } from '../problem';
@@ -12,12 +12,12 @@ export function saved(offer: ResumeOffer): RunCheckpoint[] {
   return offer.checkpoints.checkpoints ?? [];
 }
 
-/** Whether there is something to go on from: a whole checkpoint, or a script's own. */
+/** Whether the run can be resumed: from a complete checkpoint, or from a script's own. */
 export function hasSaved(offer: ResumeOffer): boolean {
   return saved(offer).some(isWhole) || offer.obstacle === null;
 }
 
-/** An offer as the page reads it: what is absent in a message is `null` here. */
+/** An offer as the page uses it: fields that a message lacks are `null`. */
 export function readOffer(offer: ResumeOffer): ResumeOffer {
   return { ...offer, obstacle: offer.obstacle ?? null };
 }
@@ -90,7 +90,7 @@ function silenceTexts({ checkpoints }: ResumeOffer): string[] {
   );
 }
 
-/** Why the run cannot go on, and what to do in the page; `null` if it can. */
+/** Why the run cannot be resumed, and what to do in the page; `null` if it can. */
 export function obstacleText(offer: ResumeOffer): string | null {
   const { obstacle, running_job, problem } = offer;
   switch (obstacle ?? null) {
@@ -134,13 +134,13 @@ function notWhole(offer: ResumeOffer): IProblem {
   return {
     cause: nodes
       ? trans.__(
-          'Checkpoint %1 is not whole: the part on %2 is missing',
+          'Checkpoint %1 is incomplete: the part on %2 is missing',
           step,
           nodes
         )
-      : trans.__('Checkpoint %1 is not whole', step),
+      : trans.__('Checkpoint %1 is incomplete', step),
     fix: saved(offer).some(isWhole)
-      ? trans.__('%1, or begin a new run from an older one below', start)
+      ? trans.__('%1, or start a new run from an older one below', start)
       : start
   };
 }
@@ -155,10 +155,10 @@ export function checkpointState(
     : [
         one.missing_on?.length
           ? trans.__(
-              'not whole: the part on %1 is missing',
+              'incomplete: the part on %1 is missing',
               one.missing_on.join(', ')
             )
-          : trans.__('not whole')
+          : trans.__('incomplete')
       ];
   return [
     ...states,
@@ -182,7 +182,7 @@ export function deletionText(offer: ResumeOffer, one: RunCheckpoint): string {
         formats.count(Math.max(...others.map(other => other.step)))
       )
     : trans.__(
-        'It is the only whole one: without it the run cannot be resumed.'
+        'It is the only complete one: without it the run cannot be resumed.'
       );
   return `${from} ${rest}`;
 }

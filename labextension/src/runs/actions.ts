@@ -1,4 +1,4 @@
-/** What can be done with runs of the list; what changes something asks first or is asked for. */
+/** Actions on runs of the list; those that change something ask first. */
 
 import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 import type { CommandRegistry } from '@lumino/commands';
@@ -12,7 +12,7 @@ import type { RunListing } from './listing';
 import { removalText } from './removal';
 import { type IRun, isOver } from './run';
 
-/** A job that the server has just been asked for is told within a round of its updates. */
+/** A requested job is sent within one round of the server's updates. */
 const TOLD_MS = 10_000;
 
 export class RunActions {
@@ -106,7 +106,7 @@ export class RunActions {
   }
 }
 
-/** Have the server tell of a job that has been over for long, and wait until it has. */
+/** Have the server send a job that ended long ago, and wait for it. */
 export async function known(
   model: IClusterModel,
   jobId: string
@@ -134,7 +134,7 @@ export async function known(
   });
 }
 
-/** Say what is deleted, and what that means. Whether to, and whether with the checkpoints. */
+/** Explain what is deleted. Returns whether to, and whether with the checkpoints. */
 async function askToRemove(
   run: IRun,
   jobs: ReadonlyArray<JobEntry>,

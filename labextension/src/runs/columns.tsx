@@ -19,7 +19,7 @@ export interface IColumn {
   name: ColumnName;
   title: string;
   isNumber?: boolean;
-  /** Left out where there is little room. */
+  /** Left out in narrow places. */
   isWide?: boolean;
 }
 
@@ -47,7 +47,7 @@ export function columns(): IColumn[] {
   ];
 }
 
-/** What stands in a column, but the name. */
+/** The content of a column, except for the name. */
 export function cell(row: IRow, column: ColumnName): React.ReactNode {
   const job = row.job ?? row.run.newest;
   const jobs = row.job ? [row.job] : row.run.jobs;

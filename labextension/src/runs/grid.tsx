@@ -71,7 +71,7 @@ export function Grid(props: IGridProps): JSX.Element {
   );
 }
 
-/** Room of the rows that are not in the page. */
+/** Space of the rows that are not in the page. */
 function Gap({ rows }: { rows: number }): JSX.Element | null {
   return rows > 0 ? (
     <div
@@ -119,7 +119,7 @@ function Heads(
   );
 }
 
-/** A set with one member more or less. */
+/** A set with one member added or removed. */
 export function turned(
   set: ReadonlySet<string>,
   key: string

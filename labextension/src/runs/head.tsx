@@ -18,7 +18,7 @@ import type { IRun } from './run';
 
 export interface IHeadProps {
   runs: ReadonlyArray<IRun>;
-  /** Those that the query leaves, in its order. */
+  /** Runs that match the query, in its order. */
   shown: ReadonlyArray<IRun>;
   query: IQuery;
   change: (query: Partial<IQuery>) => void;

@@ -27,7 +27,7 @@ const ACTS: Partial<Record<string, Exclude<KeyAct['kind'], 'move'>>> = {
 
 const PAGE = 10;
 
-/** What a key does on row `at` of `rows`; null = nothing of ours. */
+/** The action of a key on row `at` of `rows`; null = not ours. */
 export function actOf(
   pressed: IPressed,
   at: number,

@@ -50,7 +50,7 @@ export function Lists(props: {
   );
 }
 
-/** Any, and each that there is; what is chosen stays, also when its last run is gone. */
+/** "Any", and every value; the chosen one stays, even when its last run is gone. */
 function choices(
   there: ReadonlyArray<string>,
   chosen: string | null,

@@ -1,4 +1,4 @@
-/** The line of a run's losses: those of its jobs behind each other, in pixels. Pure. */
+/** The line of a run's losses: those of its jobs one after the other, in pixels. Pure. */
 
 import * as formats from '../formats';
 import type { JobEntry, LossLine } from '../schema';

@@ -1,4 +1,4 @@
-/** Why no run is shown, and the way out. */
+/** Why no run is shown, and how to change that. */
 
 import * as React from 'react';
 

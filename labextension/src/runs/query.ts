@@ -79,7 +79,7 @@ const DOWN_FIRST = new Set<ColumnName>([
   'mfu'
 ]);
 
-/** The runs that all of this leaves. */
+/** The runs that match all of this. */
 export function leftRuns(
   runs: ReadonlyArray<IRun>,
   { search, filter, node, program, age }: INarrowing,
@@ -119,7 +119,7 @@ function holds(job: JobEntry, wanted: string): boolean {
   return words.some(word => word?.toLowerCase().includes(wanted));
 }
 
-/** How many of the runs each filter leaves; filters that leave none are not offered. */
+/** How many runs match each filter; filters without matches are not offered. */
 export function filtersOf(
   runs: ReadonlyArray<IRun>
 ): (readonly [Filter, number])[] {
@@ -148,7 +148,7 @@ export function shownRuns(
   return inOrder(left, run => valueOf(run, column, now), isDown);
 }
 
-/** The next order once a column's head is pressed. */
+/** The next order when a column's head is clicked. */
 export function sortedBy(
   { column, isDown }: IQuery['sort'],
   pressed: ColumnName

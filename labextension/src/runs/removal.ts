@@ -1,11 +1,11 @@
-/** What the deletion of a run, or of one of its jobs, means in words. Pure. */
+/** What deleting a run, or one of its jobs, means, in words. Pure. */
 
 import * as formats from '../formats';
 import type { JobEntry, JobRemoval } from '../schema';
 import { trans } from '../trans';
 import { savedStep } from '../words';
 
-/** From here on, MiB are a number. */
+/** From here on, MiB are shown as a number. */
 const SMALL_BYTES = 2 ** 20;
 
 export interface IRemovalText {

@@ -38,7 +38,7 @@ export const MOST_IN_PAGE = 100;
 /** Rows kept above and below those that can be seen. */
 const SPARE = 10;
 
-/** First and last row, the last excluded, of a room scrolled to `top`. */
+/** First and last row (exclusive) of a viewport scrolled to `top`. */
 export function inView(
   rows: number,
   top: number,

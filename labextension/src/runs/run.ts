@@ -11,7 +11,7 @@ export interface IRun {
   id: string;
   /** Newest first; at least one. */
   jobs: ReadonlyArray<JobEntry>;
-  /** A run is called, and stands, as its newest job does. */
+  /** A run has the name and state of its newest job. */
   newest: JobEntry;
 }
 
@@ -34,7 +34,7 @@ export function isOver(run: IRun): boolean {
   return run.jobs.every(job => OVER.has(job.state));
 }
 
-/** Whether it can go on, as far as its ranks told. */
+/** Whether it can be resumed, as far as its ranks reported. */
 export function isResumable(run: IRun): boolean {
   return isOver(run) && canGoOnFrom(run.newest) !== null;
 }

@@ -1,4 +1,4 @@
-/** The last that a page knows of a job whose output the server could not make in time. */
+/** Last known state of a job whose output the server could not make in time. */
 
 import * as formats from '../formats';
 import type { JobBundle, JobEntry, SavedOutput } from '../schema';

@@ -12,7 +12,7 @@ import { OVER } from '../words';
 import { checkBundle, JOB_MIME } from '../liveview/bundle';
 import { lastKnown } from './last_known';
 
-/** A save waits no longer for the server; an answer that is later is for the next save. */
+/** Longest time that a save waits for the server; a later answer is for the next save. */
 const LONGEST_MS = 8000;
 
 export type Context = Pick<
@@ -60,7 +60,7 @@ export class SavedOutputs implements IDisposable {
     this.model.changed.disconnect(this.look, this);
   }
 
-  /** Bring every job that may have gone on up to date; if the server is slow, with what is here. */
+  /** Update every job that may have changed; if the server is slow, with what the page knows. */
   async refresh(): Promise<void> {
     const waiting = this.behind();
     const asked = [...waiting].map(async jobId => {
@@ -138,7 +138,7 @@ export class SavedOutputs implements IDisposable {
     outputs.set(index, { ...before, data, metadata });
   }
 
-  /** What the page knows, if that is more than what is kept. */
+  /** What the page knows, if that is newer than what is kept. */
   private putFromPage(place: IPlace): void {
     const { kept } = place;
     const entry = this.model.job(kept.job.job_id);
@@ -153,13 +153,13 @@ export class SavedOutputs implements IDisposable {
     }
   }
 
-  /** Jobs of the notebook that may have gone on since they were written. */
+  /** Jobs of the notebook that may have changed since they were written. */
   private behind(): Set<string> {
     const old = this.places().filter(place => this.isBehind(place));
     return new Set(old.map(({ kept }) => kept.job.job_id));
   }
 
-  /** Whether the page knows the job, and it may have gone on since it was written. */
+  /** Whether the page knows the job, and it may have changed since it was written. */
   private isBehind({ kept, hasPicture }: IPlace): boolean {
     const entry = this.model.job(kept.job.job_id);
     return (

@@ -4,7 +4,7 @@ import type { JobSeries } from '../schema';
 import { before, type Range } from '../liveview/axis/range';
 import { SeriesStore } from './store';
 
-/** A range that still moves is not asked for. */
+/** A range that is still moving is not requested. */
 export const SETTLED_MS = 200;
 
 type Ask = (from: number, to: number) => Promise<JobSeries>;

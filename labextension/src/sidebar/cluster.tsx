@@ -172,11 +172,11 @@ function clockLine(ahead: number): string {
   const far = duration(Math.abs(ahead));
   return ahead > 0
     ? trans.__(
-        'This computer’s clock is %1 ahead of the Jupyter server’s, by which the page goes.',
+        'This computer’s clock is %1 ahead of the Jupyter server’s, which this page uses.',
         far
       )
     : trans.__(
-        'This computer’s clock is %1 behind the Jupyter server’s, by which the page goes.',
+        'This computer’s clock is %1 behind the Jupyter server’s, which this page uses.',
         far
       );
 }

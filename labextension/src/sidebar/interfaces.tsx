@@ -106,7 +106,7 @@ function Lines(props: {
   );
 }
 
-/** The slowest link's capacity, else what the interface calls itself. */
+/** Capacity of the slowest link, else the interface's nominal speed. */
 function speed(one: Interface, known: Capacity[]): string[] {
   if (known.length) {
     return [formats.bitRate(Math.min(...known.map(each => each.bytes_per_s)))];

@@ -86,7 +86,7 @@ function menuItems(props: IJobProps): MenuItem[] {
   ];
 }
 
-/** What to do with the run. */
+/** Actions on the run. */
 function runItems(
   job: JobEntry,
   run: (command: string) => () => unknown

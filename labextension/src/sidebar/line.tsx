@@ -7,7 +7,7 @@ import { trans } from '../trans';
 
 export function LineRow(props: {
   name: string;
-  /** For those who hear it. */
+  /** For screen readers. */
   label: string;
   line: IPastLine | null;
   write: (value: number) => string;

@@ -1,4 +1,4 @@
-/** Link matrix: what every node's link to every other one carries, the slower the redder. */
+/** Link matrix: the capacity of every link between nodes; slower ones are redder. */
 
 import * as React from 'react';
 
@@ -6,7 +6,7 @@ import * as formats from '../formats';
 import type { LinkMeasurement } from '../schema';
 import { trans } from '../trans';
 
-/** As many columns as the sidebar shows; of more nodes, only their rows of traffic. */
+/** Maximum number of columns; with more nodes, only traffic rows are shown. */
 const MOST_NODES = 10;
 
 /** Shares of the fastest link's capacity, from which on a link is green or yellow. */

@@ -11,7 +11,7 @@ import { LineRow } from './line';
 
 interface IUsageProps {
   name: string;
-  /** For those who hear it. */
+  /** For screen readers. */
   label: string;
   /** Whose history it is. */
   part: readonly ['gpu', uuid: string] | readonly ['node'];

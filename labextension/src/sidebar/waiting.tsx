@@ -1,4 +1,4 @@
-/** Waiting launches: what waits in a scheduler's queue, and why. Nothing if nothing waits. */
+/** Waiting launches: what waits in a scheduler's queue, and why. Hidden if nothing waits. */
 
 import * as React from 'react';
 
@@ -61,7 +61,7 @@ function Launch(props: ILaunchProps): JSX.Element {
         </p>
         <Reason {...launch} />
         {job_id && (
-          <p>{trans.__('The job goes on once it has nodes again.')}</p>
+          <p>{trans.__('The job continues once it has nodes again.')}</p>
         )}
         <Buttons {...props} />
       </div>

@@ -102,7 +102,7 @@ function RankStack({ stack }: { stack: ShownStack }): JSX.Element {
   );
 }
 
-/** All of it, as text for an issue or a chat. */
+/** All stacks, as text for an issue or a chat. */
 export function stacksText(stacks: ShownStacks): string {
   const { problem, silent, nothing, ranks } = stacks;
   return [

@@ -93,11 +93,11 @@ def test_the_ends_of_documents_are_seen_in_one_long_text() -> None:
     # The last token of each is only learned; the next sequence begins with it.
     assert first.lines() == [
         *("one⟨</s>⟩", "── end of the document ──"),
-        *("two", "── cut: it goes on in another sequence ──"),
+        *("two", "── cut: it continues in another sequence ──"),
     ]
     assert second.lines() == [
         *("── it began in another sequence ──", "o⟨</s>⟩", "── end of the document ──"),
-        *("three", "── cut: it goes on in another sequence ──"),
+        *("three", "── cut: it continues in another sequence ──"),
     ]
     (both,) = shown(tokens_of(["one</s>", "two</s>"]), 7, "wrapped")
     assert both.lines()[-2:] == ["two⟨</s>⟩", "── end of the document ──"]

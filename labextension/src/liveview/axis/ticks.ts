@@ -63,7 +63,7 @@ export function axisTicks(
   };
 }
 
-/** What the axis counts, for its end. */
+/** The unit of the axis, for its end. */
 export function axisNames(): Record<AxisKind, string> {
   return {
     step: trans.__('step'),
@@ -73,7 +73,7 @@ export function axisNames(): Record<AxisKind, string> {
   };
 }
 
-/** How the samples of an axis are told. */
+/** How the samples of an axis are described. */
 export interface ISampleWords {
   sample: (sample: ISample) => string;
   range: (first: ISample, last: ISample) => string;

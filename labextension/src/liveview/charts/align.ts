@@ -17,7 +17,7 @@ export function align(lines: ReadonlyArray<ILine>): uPlot.AlignedData {
   );
 }
 
-/** Less than any two samples are apart. */
+/** Smaller than the distance of any two samples. */
 const ROUNDING = 1e-6;
 
 /** Value and position of a line's label. */

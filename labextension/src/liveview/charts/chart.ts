@@ -20,7 +20,7 @@ export interface ILine {
   color: string;
   dash: number[];
   width: number;
-  /** 1 unless told. */
+  /** Default: 1. */
   opacity?: number;
   /** Filled down to zero. */
   isFilled?: boolean;
@@ -89,8 +89,8 @@ export function hasValues(values: Float64Array): boolean {
   return values.some(value => !Number.isNaN(value));
 }
 
-/** Said instead of lines: why a figure of the job is not known. */
-/** Why nothing is drawn, if nothing is: an empty frame says less than a sentence. */
+/** Shown instead of lines: why a figure of the job is not known. */
+/** Why nothing is drawn, in a sentence instead of an empty frame. */
 export function emptyNote(
   lines: ReadonlyArray<ILine>,
   store: SeriesStore,

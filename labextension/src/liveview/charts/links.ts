@@ -1,4 +1,4 @@
-/** Link chart: each direction against its measured capacity. */
+/** Link chart: each direction relative to its measured capacity. */
 
 import * as formats from '../../formats';
 import { type LinkSummary, ZOOM_BELOW } from '../../schema';

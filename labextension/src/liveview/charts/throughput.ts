@@ -48,7 +48,7 @@ export function throughputChart(input: IChartInput): IChart {
   };
 }
 
-/** The throughput that the plan predicted, unless it would press all lines flat. */
+/** The throughput that the plan predicted, unless it would flatten all lines. */
 function predicted(
   rate: number | null | undefined,
   lines: ILine[]

@@ -1,4 +1,4 @@
-/** CSV of everything that the page has of a job. */
+/** CSV of all data that the page has of a job. */
 
 import type { SeriesStore } from '../../series/store';
 import { type Cell, COLUMNS, type Row, rowsOf } from './tables';

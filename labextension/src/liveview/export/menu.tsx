@@ -10,12 +10,12 @@ import type { ICsv } from './csv';
 import { download } from './download';
 import { picture, pngOf } from './picture';
 
-/** What was done stands next to the button for so long. */
+/** How long the result is shown next to the button. */
 const SAID_MS = 8000;
 
 export interface IExportProps {
   csv: () => ICsv;
-  /** Name of a file with this end. */
+  /** Name of a file with this suffix. */
   file: (end: string) => string;
   /** Above the picture. */
   title: string;

@@ -1,4 +1,4 @@
-/** Everything of a job as tables: what a CSV file holds. */
+/** All data of a job as tables, for a CSV file. */
 
 import type { JobEntry } from '../../schema';
 import {
@@ -12,7 +12,7 @@ import type { Table } from '../../series/table';
 
 export type Cell = string | number;
 
-/** A row: what it is of, and its values by column. */
+/** A row: its subject, and its values by column. */
 export type Row = Partial<Record<string, Cell>>;
 
 /** Which rows belong to whom. */

@@ -40,10 +40,10 @@ const IMPORTANCE: ReadonlyArray<LaneEvent['kind']> = [
   'evaluated'
 ];
 
-/** Marks nearer than this, in pixels, are one. */
+/** Marks closer than this, in pixels, are merged. */
 const NEAR = 14;
 
-/** Events of one mark that are told one by one. */
+/** Number of events of a mark that are listed individually. */
 const MOST_TOLD = 4;
 
 /** Everything that happened, oldest first. */

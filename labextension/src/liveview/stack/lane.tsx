@@ -11,7 +11,7 @@ import type { IArea } from './overlay';
 
 const HEIGHT = 22;
 
-/** Width of a character, at most, to see whether a text has room. */
+/** Largest width of a character, to check whether a text fits. */
 const CHARACTER_PX = 6.6;
 
 const GLYPHS: Record<LaneEvent['kind'], string> = {
@@ -40,7 +40,7 @@ export interface ILaneProps {
   span: Range;
   area: IArea;
   width: number;
-  /** Say what is pointed at or focused; `null` = nothing. */
+  /** Describe what is pointed at or focused; `null` = nothing. */
   say: (said: ISaid | null) => void;
 }
 

@@ -49,7 +49,7 @@ interface IHand {
   drag: React.MutableRefObject<IDrag | null>;
   /** Where a selection by keys began. */
   anchor: React.MutableRefObject<number | null>;
-  /** Where the mouse was last: browsers tell a resting one, too, when what is below it moves. */
+  /** Last position of the mouse: browsers also report one at rest when content moves below it. */
   mouse: React.MutableRefObject<string>;
   cancel: () => void;
   zoomTo: (range: Range) => void;

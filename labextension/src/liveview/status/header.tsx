@@ -25,7 +25,7 @@ import { trans } from '../../trans';
 export interface IHeaderProps extends IViewProps {
   isLive: boolean;
   isTab: boolean;
-  /** This person may only watch. */
+  /** The user has read-only access. */
   isReadOnly: boolean;
   run: (command: string, args: Record<string, string>) => void;
   can: (command: string) => boolean;
@@ -104,7 +104,7 @@ function identity({ job, store }: IViewProps): string {
   ].join(', ');
 }
 
-/** What an ended job has left to go on from. */
+/** What an ended job can be resumed from. */
 function savedWords(job: JobEntry): string {
   const saved = canGoOnFrom(job);
   return saved === null

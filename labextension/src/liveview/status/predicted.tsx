@@ -1,4 +1,4 @@
-/** What a plan predicted of a step, how far it is off, and why. */
+/** The step time that a plan predicted, how far off it is, and why. */
 
 import * as React from 'react';
 
@@ -9,7 +9,7 @@ import type { IViewProps } from '../props';
 
 const MOST_CAUSES = 3;
 
-/** From twice as long on, a difference is told as a factor. */
+/** From twice as long on, a difference is shown as a factor. */
 const FACTOR_FROM = 2;
 
 export function Predicted(props: IViewProps): JSX.Element | null {

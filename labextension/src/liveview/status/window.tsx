@@ -1,4 +1,4 @@
-/** What rates and the step time are of, and what the time went into. */
+/** Which steps the rates cover, and what the time was spent on. */
 
 import * as React from 'react';
 
@@ -7,7 +7,7 @@ import type { JobNumbers } from '../../schema';
 import { trans } from '../../trans';
 import type { IViewProps } from '../props';
 
-/** Step times that differ by more are told. */
+/** Step times that vary by more are shown. */
 const UNEVEN = 1.2;
 
 export function WindowLines({ job, store }: IViewProps): JSX.Element | null {

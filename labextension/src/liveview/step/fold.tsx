@@ -12,7 +12,7 @@ import { Gantt, type ITitled } from './gantt';
 /** Steps are recorded within seconds at first, later rarely. */
 const NEXT_MS = 15_000;
 
-/** Reads them while it is open; again and again until the job is over. */
+/** Polls them while it is open, until the job is over. */
 export function StepFold(props: {
   read: () => Promise<JobTrace>;
   isOver: boolean;
@@ -57,7 +57,7 @@ export function StepFold(props: {
   );
 }
 
-/** What is not seen, in a hidden tab of the browser or of JupyterLab, is not asked for. */
+/** Hidden tabs of the browser or of JupyterLab do not poll. */
 function isSeen(node: HTMLElement): boolean {
   return !document.hidden && node.checkVisibility?.() !== false;
 }

@@ -63,7 +63,7 @@ export function spanText(
   return [...words, formats.latency(end_s - begin_s)].join(', ');
 }
 
-/** Drawn again only for other steps or another width: it may have thousands of bars. */
+/** Redrawn only if steps or width change, as it may have thousands of bars. */
 export const Gantt = React.memo(function Gantt(props: {
   steps: ReadonlyArray<ITitled>;
   width: number;

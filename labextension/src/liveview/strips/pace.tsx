@@ -41,7 +41,7 @@ export function PaceStrip(props: IStripProps): JSX.Element | null {
           </span>{' '}
           <span className="m s">
             {trans.__(
-              'against the median; more contrast is slower, ▼ from 5 %'
+              'compared with the median; more contrast is slower, ▼ from 5 %'
             )}
           </span>
         </span>

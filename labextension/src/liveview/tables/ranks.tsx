@@ -74,7 +74,7 @@ export function RankTable({ job, store }: IViewProps): JSX.Element {
   );
 }
 
-/** What torch's allocator holds next to what is allocated, on a GPU. */
+/** GPU memory that torch's allocator has reserved. */
 function reserved({
   reserved_bytes: size
 }: IRankRows['who']): string | undefined {

@@ -1,4 +1,4 @@
-/** Launches that are refused at first, and go ahead if the person says so. */
+/** Launches that are refused at first, and repeated once the user confirms. */
 
 import type { Anyway } from '../../api';
 import type { LaunchedJob } from '../../schema';

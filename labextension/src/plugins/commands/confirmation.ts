@@ -106,7 +106,7 @@ export async function isCanceled(launch: WaitingLaunch): Promise<boolean> {
   return isAnyway(
     trans.__('Cancel %1 (%2)?', name, cluster),
     job_id
-      ? `${given} ${trans.__('%1 does not go on; what it has saved stays.', job_id)}`
+      ? `${given} ${trans.__('%1 will not continue; what it has saved is kept.', job_id)}`
       : given,
     trans.__('Cancel the launch'),
     trans.__('Keep waiting')

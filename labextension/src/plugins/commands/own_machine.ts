@@ -83,7 +83,7 @@ async function confirmed(
   return (await showDialog({ title, body, buttons })).button.accept;
 }
 
-/** Do it, which takes seconds, and say what became of the machine. */
+/** Change the machine, which takes seconds, and report the result. */
 async function told(change: () => Promise<ChangedMachine>): Promise<void> {
   const id = Notification.emit(
     trans.__('Changing this machine…'),

@@ -30,7 +30,7 @@ const isEnded = (job: JobEntry) => OVER.has(job.state);
 const number = (given: unknown) =>
   given === undefined || given === null ? undefined : Number(given);
 
-/** Asks the nodes, and tells what was started. */
+/** Asks the nodes, and reports what was started. */
 class Runs {
   constructor(private context: ICommandContext) {}
 
@@ -83,7 +83,7 @@ function addResume(runs: Runs, add: AddJobCommand): void {
         'number',
         'The step that the person has confirmed; without it they are asked.'
       ],
-      begin: ['number', 'Begin a new run with the checkpoint of this step.'],
+      begin: ['number', 'Start a new run from the checkpoint of this step.'],
       more: ['boolean', 'Ask how many steps to make in all.']
     },
     fits: isEnded,
@@ -159,7 +159,7 @@ function addCheckpoints(
   });
 }
 
-/** A request whose refusal speaks of what the page offers. */
+/** A request whose refusal names what the page offers. */
 async function inPage<T>(asked: Promise<T>): Promise<T> {
   try {
     return await asked;
@@ -170,7 +170,7 @@ async function inPage<T>(asked: Promise<T>): Promise<T> {
   }
 }
 
-/** With what is to be said of its nodes, which stays until it is read. */
+/** With notes on its nodes, which stay until they are closed. */
 function tellStarted(
   { commands }: ICommandContext,
   { job, notes = [] }: LaunchedJob

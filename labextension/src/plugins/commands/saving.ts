@@ -1,4 +1,4 @@
-/** Notice of a save: says at once what it waits for, and later what became of it. */
+/** Notice of a save: says at once what it waits for, and later how it ended. */
 
 import { Notification } from '@jupyterlab/apputils';
 
