@@ -51,7 +51,9 @@ const FINDINGS = [
   finding('disk', 'wopr', 'passed', '9 GB free')
 ];
 
-function examination(fields: Partial<DoctorAnswer['report']> = {}): DoctorAnswer {
+function examination(
+  fields: Partial<DoctorAnswer['report']> = {}
+): DoctorAnswer {
   const report = {
     nodes: ['wopr', 'muthur'],
     findings: FINDINGS,

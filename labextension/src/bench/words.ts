@@ -49,6 +49,7 @@ export function transport({ backend, ranks = [] }: BenchReport): string {
   const told = (key: 'ways' | 'rails') =>
     [...new Set(ranks.flatMap(one => one.transport?.[key] ?? []))].join(', ');
   const rails = told('rails');
-  const ways = told('ways') || trans.__('transports that its log does not show');
+  const ways =
+    told('ways') || trans.__('transports that its log does not show');
   return trans.__('NCCL over %1', rails ? `${ways} (${rails})` : ways);
 }

@@ -139,7 +139,10 @@ function GoOn(props: { offer: ResumeOffer; run: Run }): JSX.Element | null {
         <Button
           kind="pri"
           label={trans.__('Make more steps…')}
-          title={trans.__('Continue training beyond step %1', formats.count(offer.step))}
+          title={trans.__(
+            'Continue training beyond step %1',
+            formats.count(offer.step)
+          )}
           run={() => run(CommandIDs.resume, { more: true })}
         />
       );

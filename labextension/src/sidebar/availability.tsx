@@ -20,7 +20,11 @@ export function AvailabilityLines({ node }: { node: NodeEntry }): JSX.Element {
 }
 
 function lentLines(node: NodeEntry): string[] {
-  const { hours, gpus, memory_bytes: memory } = node.view.info?.availability ?? {};
+  const {
+    hours,
+    gpus,
+    memory_bytes: memory
+  } = node.view.info?.availability ?? {};
   const lines: string[] = [];
   if (gpus || typeof memory === 'number') {
     const none = gpus?.length === 0;

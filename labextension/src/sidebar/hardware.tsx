@@ -60,7 +60,8 @@ function Cpu({ node, past }: INodeContext): JSX.Element {
   const { info, heartbeat } = node.view;
   const { inventory } = info!;
   const total = inventory.memory_total_bytes;
-  const free = heartbeat?.memory_available_bytes || inventory.memory_available_bytes;
+  const free =
+    heartbeat?.memory_available_bytes || inventory.memory_available_bytes;
   return (
     <>
       <p className="m s">
