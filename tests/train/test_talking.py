@@ -146,7 +146,7 @@ def test_a_model_that_is_not_there_or_too_large_is_one_line(
     with pytest.raises(RecipeError, match=wording("no such directory on this node")):
         load_source(argparse.Namespace(directory=str(tmp_path / "x")), lambda *_: None)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(RecipeError, match=wording("without a tokenizer")):
+    with pytest.raises(RecipeError, match=wording("has no tokenizer")):
         load_source(argparse.Namespace(directory=str(tmp_path)), lambda *_: None)
     (tmp_path / "vocab.txt").write_text("a\n")
     assert model_in(str(tmp_path)) == tmp_path, "a form that transformers reads"

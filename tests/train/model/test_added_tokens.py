@@ -67,7 +67,7 @@ def test_a_token_that_exists_is_refused() -> None:
     ) as found:
         add_tokens(tokenizer_of(300), ("<end>",))
     assert "\n" not in str(found.value)
-    with pytest.raises(RecipeError, match=wording("there twice")):
+    with pytest.raises(RecipeError, match=wording("is listed twice")):
         parse_recipe("", ['tokens.add=["<a>", "<a>"]'])
 
 

@@ -65,7 +65,7 @@ def test_a_measured_peak_says_so() -> None:
             torch.set_num_threads(count)
             peak = device_peak(torch.device("cpu"), torch.float32)
             assert peak is not None
-            assert peak.source.partition(", next to")[0] == f"measured GEMM, float32, {words}"
+            assert peak.source.partition(", alongside")[0] == f"measured GEMM, float32, {words}"
     finally:
         torch.set_num_threads(threads)
 
