@@ -79,14 +79,11 @@ def section(results: Sequence[Result]) -> str:
     played = [one for one in results if not one.trouble]
     if not played:
         raise ValueError("no case was played")
-    return f"{INTRODUCTION}\n{_seeds(played)}:\n\n{table(results)}\n"
-
-
-def _seeds(played: Sequence[Result]) -> str:
     first, last = min(one.seed for one in played), max(one.seed for one in played)
+    seeds = f"Seeds {first} to {last}"
     failed = len(set(range(first, last + 1)) - {one.seed for one in played})
     left_out = f"; {failed} could not be played and do not count" if failed else ""
-    return f"Seeds {first} to {last}{left_out}"
+    return f"{INTRODUCTION}\n{seeds}{left_out}:\n\n{table(results)}\n"
 
 
 def table(results: Sequence[Result]) -> str:
@@ -141,4 +138,8 @@ def sequences(results: Sequence[Result]) -> str:
     played = [one for one in results if not one.trouble]
     if not played:
         raise ValueError("no sequence was played")
-    return f"{SEQUENCES}\n{_seeds(played)}:\n\n{table_of_asks(played)}\n"
+    seeds = sorted(one.seed for one in played)
+    begins = [one for one in seeds if one - 1 not in seeds]
+    ends = [one for one in seeds if one + 1 not in seeds]
+    runs = ", ".join(f"{first} to {last}" for first, last in zip(begins, ends, strict=True))
+    return f"{SEQUENCES}\nSeeds {runs}:\n\n{table_of_asks(played)}\n"

@@ -46,6 +46,14 @@ def test_the_section_is_made_of_results_alone():
     assert "| all | 2 | 50 % | 0 % | 0 % | 0 % | 50 % | 0 % |" in text
 
 
+def test_the_section_of_sequences_says_which_seeds_were_played():
+    asked = {"parameters": ({"asks": ["right", "wrong"]},)}
+    found = [made(seed, "disk", "right", **asked) for seed in (3, 4, 8)]
+    text = results.sequences([*found, made(5, "disk", "silent", trouble="the lab broke")])
+    assert "Seeds 3 to 4, 8 to 8:" in text
+    assert "| all | 3 | 3 (100 %) | 3 of 6 |" in text
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_table_has_a_line_for_each(count):
     lines = results.table([made(1, "trust", "right")] * count).splitlines()
