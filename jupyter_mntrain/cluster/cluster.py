@@ -409,6 +409,7 @@ class Cluster:
         is_checked: bool = True,
         is_fetched: bool = True,
         on_note: Callable[[Problem], object] = bool,
+        on_begin: Callable[[JobView], object] = bool,
         progress: Progress = SILENT,
     ) -> Job:
         """Start a job on all of its participants or on none. Ctrl-C releases every lease.
@@ -422,6 +423,8 @@ class Cluster:
             is_checked: whether the doctor looks at the nodes first, and refuses what cannot work.
             is_fetched: whether a model of the hub is, if it is nowhere here; else it is refused.
             on_note: receives what is to be said that does not stop the launch.
+            on_begin: receives the job, in the cluster's own thread, before the first node is asked
+                to start it: from then on it may run, whatever becomes of this driver.
 
         Raises:
             SpecError: the spec is invalid, does not fit these nodes, or takes a variable from this
@@ -438,7 +441,8 @@ class Cluster:
         self._wait_until_known([one.node for one in spec.participants], progress)
         spec = self.plan_launch(spec, begin).spec if begin else spec
         launcher = self._driver.launcher(submitted_by)
-        launcher.is_checked, launcher.is_fetched, launcher.on_note = is_checked, is_fetched, on_note
+        launcher.is_checked, launcher.is_fetched = is_checked, is_fetched
+        launcher.on_note, launcher.on_begin = on_note, on_begin
         start = launcher.queue if is_queued else launcher.launch
         spec, staged = with_project(spec, project)
         view = self._driver.loop.run(start(spec, new_job_id(), project=staged, progress=progress))

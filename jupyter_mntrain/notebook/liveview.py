@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_mntrain.metrics.entry_builder import job_entry
+from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from jupyter_mntrain.model.errors import MntrainError
@@ -27,7 +28,7 @@ from jupyter_mntrain.show.job_output import (
 )
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Job, JobHistory
+    from jupyter_mntrain.cluster import Job
 
 FIRST_INTERVAL_S = 2.0
 """Interval before the first rank reports: there is only text to draw, and people watch."""
@@ -110,12 +111,6 @@ class LiveView(View):
                 self._send(*self._last)
 
     @property
-    def bundle(self) -> Bundle | None:
-        """The displayed bundle; ``None`` before the first frame."""
-        with self._lock:
-            return self._last[0] if self._last else None
-
-    @property
     def interval_s(self) -> float:
         return INTERVAL_S if self._has_picture else FIRST_INTERVAL_S
 
@@ -132,7 +127,7 @@ class LiveView(View):
         is_last = self._is_last(history)
         has_steps = any(series.count for series in history.ranks.values())
         drawn = self._series.whole() if has_steps or is_last else None
-        saved = self._saved(history, now_s)
+        saved = _saved_bundle(self.job.cluster, history, self._series, now_s)
         note = written_note(view, now_s) if is_last else self._note(view, now_s)
         bundle, metadata = self._output.make(saved, summary, drawn, view, now_s=now_s, note=note)
         with self._lock:
@@ -142,12 +137,6 @@ class LiveView(View):
                 self._last = (bundle, metadata)
                 self._send(bundle, metadata)
         return is_last
-
-    def _saved(self, history: JobHistory, now_s: float) -> JobBundle:
-        view = history.view
-        entry = job_entry(view, numbers=self._series.summary.numbers, history=history)
-        series = self._series.whole(saved_points(view.attempt.world_size))
-        return saved_bundle(self.job.cluster, entry, series, now_s)
 
     def _note(self, view: JobView, now_s: float) -> str:
         return (
@@ -189,6 +178,58 @@ class LiveView(View):
     def _send(self, bundle: Bundle, metadata: dict[str, Any]) -> None:
         for output in self._outputs:
             output.update(bundle, metadata=metadata, raw=True)
+
+
+class BegunView:
+    """Names a job in a cell before its nodes are asked to start it: if this kernel dies now, the
+    page draws the job by that. Emptied once the job is shown, or there will be none.
+
+    Args:
+        cluster: its name.
+        left: what the output says then.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        output: LiveOutput,
+        cluster: str,
+        left: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._output = output
+        self._cluster = cluster
+        self._left = left
+        self._clock = clock
+        self._is_shown = False
+
+    def __call__(self, view: JobView) -> None:
+        with suppress(Exception):  # a page that cannot be drawn on must not stop the launch
+            self._output.display(self._bundle(view), raw=True)
+            self._is_shown = True
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._is_shown = False
+            self._output.update({"text/plain": self._left}, raw=True)
+
+    def _bundle(self, view: JobView) -> Bundle:
+        view = cleaned(view, hidden_values(view.spec))
+        history = JobHistory(view, ranks={}, links={}, is_complete=False)
+        series, now_s = SeriesBuilder(view.job_id, SAVED_STREAM), self._clock()
+        series.extend(history, now_s)
+        saved = _saved_bundle(self._cluster, history, series, now_s)
+        note = written_note(view, now_s)
+        return JobOutput().make(saved, series.summary, None, view, now_s=now_s, note=note)[0]
+
+
+def _saved_bundle(
+    cluster: str, history: JobHistory, series: SeriesBuilder, now_s: float
+) -> JobBundle:
+    view = history.view
+    entry = job_entry(view, numbers=series.summary.numbers, history=history)
+    whole = series.whole(saved_points(view.attempt.world_size))
+    return saved_bundle(cluster, entry, whole, now_s)
 
 
 def _shown(bundle: Bundle) -> tuple[Any, ...]:

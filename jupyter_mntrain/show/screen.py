@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
+    from jupyter_mntrain.model.records.job import JobView
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,18 @@ class Screen(ABC):
             first: what is known now.
             look: what is known later; raises :class:`RefusedError` if there will be no job.
         """
+
+    def starting(
+        self,
+        cluster: str,  # noqa: ARG002
+    ) -> AbstractContextManager[Callable[[JobView], object]]:
+        """Context manager of a launch, for what names the job before its nodes are asked to start
+        it: whoever is killed from then on leaves that. Shows nothing by default.
+
+        Args:
+            cluster: its name.
+        """
+        return nullcontext(bool)
 
     def open_panel(self, panel: Any) -> str | None:  # noqa: ARG002
         """Show a submit panel, a :class:`jupyter_mntrain.verbs.panel.panel.Panel`.

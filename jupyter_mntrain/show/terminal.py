@@ -72,20 +72,12 @@ class TerminalScreen(Screen):
         if self._console.is_terminal:
             self._redraw(job, timeout_s)
         else:
-            self._print_lines(job, timeout_s)
+            say_lines(self.say, job, self._clock, timeout_s)
 
     def progress(self) -> AbstractContextManager[Progress]:
         if not self._bars.is_terminal or self._bars.is_dumb_terminal:
             return super().progress()
         return PatientBar(lambda: TerminalBar(self._bars))
-
-    def _say_failures(self, job: Job, told: int) -> int:
-        """Say why earlier attempts failed; return the number of the newest attempt."""
-        attempt = job.view().attempt
-        if attempt.number > told:
-            for line in failure_lines(attempt, after=told):
-                self.say(line)
-        return max(told, attempt.number)
 
     def _redraw(self, job: Job, timeout_s: float | None) -> None:
         told = job.view().attempt.number
@@ -94,15 +86,31 @@ class TerminalScreen(Screen):
                 report = status_view(job.summary(), job.view(), program=self._program)
                 live.update(report, refresh=True)
                 job.wait(wait_s)
-                told = self._say_failures(job, told)
+                told = _say_failures(self.say, job, told)
 
-    def _print_lines(self, job: Job, timeout_s: float | None) -> None:
-        job.watch()
-        told = job.view().attempt.number
-        for wait_s in waits(job, LINE_EVERY_S, timeout_s):
-            job.wait(wait_s)
-            told = self._say_failures(job, told)
-            self.say(progress_line(job.summary(), self._clock()))
+
+def say_lines(
+    say: Callable[[RenderableType], object],
+    job: Job,
+    clock: Callable[[], float],
+    timeout_s: float | None = None,
+) -> None:
+    """Follow a job where every line stays: say how far it is now and then, until it has ended."""
+    job.watch()
+    told = job.view().attempt.number
+    for wait_s in waits(job, LINE_EVERY_S, timeout_s):
+        job.wait(wait_s)
+        told = _say_failures(say, job, told)
+        say(progress_line(job.summary(), clock()))
+
+
+def _say_failures(say: Callable[[RenderableType], object], job: Job, told: int) -> int:
+    """Say why attempts failed that another one followed; the number of the newest attempt."""
+    attempt = job.view().attempt
+    if attempt.number > told:
+        for line in failure_lines(attempt, after=told):
+            say(line)
+    return max(told, attempt.number)
 
 
 def waits(job: Job, every_s: float, timeout_s: float | None) -> Iterator[float]:

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.notebook import output as output_module
-from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
+from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, BegunView, LiveView
 from jupyter_mntrain.notebook.updater import INTERVAL_S
 from tests.hostile import HOSTILE, assert_safe, poisoned, strings
 from tests.standin.job_handle import StandInJob
@@ -71,6 +71,18 @@ def test_every_frame_has_numbers_a_picture_and_words(running):
 def test_the_first_output_has_the_job_so_that_the_page_can_go_on_without_the_kernel(job):
     _, page, _ = make(job)
     assert [one[JOB_MIME]["job"]["job_id"] for one in page.frames] == [job.id]
+
+
+def test_a_job_is_named_before_it_starts_and_the_place_is_given_back(job):
+    page, view = Page(), job.view()
+    begun = BegunView(page, "lab", "shown below", StillClock())
+    begun(view)
+    bundle = msgspec.convert(page.last[JOB_MIME], JobBundle)
+    assert (bundle.cluster, bundle.job.job_id, bundle.job.state) == ("lab", job.id, view.state)
+    assert job.id in page.last["text/plain"]
+    begun.clear()
+    begun.clear()
+    assert page.frames[1:] == [{"text/plain": "shown below"}]
 
 
 def test_there_is_no_picture_before_there_is_something_to_draw(job):

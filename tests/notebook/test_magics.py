@@ -8,7 +8,10 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import jupyter_mntrain
-from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.cluster.files.job_files import WrittenFiles
+from jupyter_mntrain.launch.files.records import JobFiles, LargeFile
+from jupyter_mntrain.metrics.page_entries import JOB_MIME
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.records.node_view import NodeView
 from tests.hostile import HOSTILE, STYLING, assert_safe
 from tests.notebook.conftest import Notebook, begin_shell, end_shell
@@ -156,6 +159,20 @@ def test_a_cell_launches_and_returns_at_once(notebook, cluster):
     assert any("the recipe in the cell" in one for one in said)
     assert notebook.extension.updater._due
     assert result.result is cluster.to_launch
+    # Named before a node is asked to start it, for a kernel that is killed then, until it is shown.
+    begun, view = (one for one in result.outputs if JOB_MIME in one.data)
+    named = [one.data[JOB_MIME]["job"]["job_id"] for one in (begun, view)]
+    assert named == [cluster.to_launch.id] * 2
+    (left,) = (one for one in result.outputs if one.update and one.transient == begun.transient)
+    assert left.data == {"text/plain": ""}
+    assert result.outputs.index(view) < result.outputs.index(left)
+
+
+def test_a_launch_that_is_refused_leaves_no_job_in_its_cell(notebook, cluster):
+    cluster.refuses = RefusedError("GPU 0 was taken", node="wopr")
+    begun, left = notebook.run(f"%%mntrain launch\n{RECIPE}").outputs[-2:]
+    assert JOB_MIME in begun.data
+    assert (left.data, left.transient) == ({"text/plain": ""}, begun.transient)
 
 
 def test_a_comment_above_the_cell_magic_is_no_obstacle(notebook, cluster):
@@ -209,24 +226,42 @@ class RequestedKernel:
         return self.request
 
 
+CONSOLE = RequestedKernel(asks=True)
+"""jupyter console: it shows no output again, and no widget."""
+
+
+def test_a_console_follows_a_job_in_lines_that_end_with_how_it_ended(
+    notebook, cluster, monkeypatch
+):
+    monkeypatch.setattr(notebook.shell, "kernel", CONSOLE, raising=False)
+    for line in ("%mntrain attach", f"%%mntrain launch\n{RECIPE}"):
+        outputs = notebook.run(line).outputs
+        assert not [one for one in outputs if one.update or JOB_MIME in one.data]
+        assert "attach --wait" in outputs[-1].data["text/plain"]
+    for job in (*cluster._jobs.values(), cluster.to_launch):
+        job.become("succeeded")
+    for line in ("%mntrain attach --wait", f"%%mntrain launch --wait\n{RECIPE}"):
+        outputs = notebook.run(line).outputs
+        assert not [one for one in outputs if one.update or JOB_MIME in one.data]
+        assert "✓ succeeded" in outputs[-1].data["text/plain"]
+    assert not notebook.extension.updater._due
+
+
 @pytest.mark.parametrize(
-    ("kernel", "ends_with_words"),
-    [
-        (RequestedKernel(asks=True), True),  # jupyter console: it shows no output again
-        (RequestedKernel(asks=True, cellId="7f3a"), False),
-        (RequestedKernel(asks=False), False),  # papermill
-    ],
-)
-def test_a_console_is_told_at_the_end_how_a_job_ended(
-    notebook, cluster, monkeypatch, kernel, ends_with_words
+    "kernel", [RequestedKernel(asks=True, cellId="7f3a"), RequestedKernel(asks=False)]
+)  # a page, and papermill
+def test_a_cell_that_waits_ends_with_the_picture_and_what_was_written(
+    notebook, cluster, monkeypatch, kernel
 ):
     notebook.run("%mntrain attach")
     (job,) = cluster._jobs.values()
     job.become("succeeded")
+    cluster.files.written = WrittenFiles({"wopr": JobFiles("/w", (LargeFile("a.pt", 9),), 1, 9)})
     monkeypatch.setattr(notebook.shell, "kernel", kernel, raising=False)
-    last = notebook.run("%mntrain attach --wait").outputs[-1].data
-    assert "✓ succeeded" in last["text/plain"]
-    assert (set(last) == {"text/plain"}) is ends_with_words
+    *_, drawn, written = notebook.run("%mntrain attach --wait").outputs
+    assert "✓ succeeded" in drawn.data["text/plain"]
+    assert "image/png" in drawn.data
+    assert f"pull {job.id}" in written.data["text/plain"]
 
 
 def test_a_panel_that_a_program_opens_is_finished_text(notebook, monkeypatch):

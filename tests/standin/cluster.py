@@ -222,6 +222,7 @@ class StandInCluster:
         submitted_by: str = "",
         is_checked: bool = True,
         on_note: Callable[[Problem], object] = bool,
+        on_begin: Callable[[JobView], object] = bool,
         progress: Progress = SILENT,
     ) -> StandInJob:
         self.projects.append(project)
@@ -232,6 +233,7 @@ class StandInCluster:
             self.queued.append(spec)
             return self.to_launch
         progress.report("leasing GPUs and ports", 0, len(spec.participants))
+        on_begin(self.to_launch.view())
         if self.refuses is not None:
             raise self.refuses
         self.launches.append(spec)

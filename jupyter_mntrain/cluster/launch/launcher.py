@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.files.hub_models import bring_hub_model, with_hub_commit
 from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
@@ -37,7 +39,9 @@ from jupyter_mntrain.model.records.job import (
     Attempt,
     JobRecord,
     JobSpec,
+    JobState,
     JobView,
+    PartStatus,
     Placement,
 )
 from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo
@@ -71,6 +75,8 @@ class AgentLauncher:
         is_checked: whether the doctor looks at the nodes before a launch.
         is_fetched: whether a model of the hub is, if it is nowhere here.
         on_note: receives what is to be said that does not stop the launch.
+        on_begin: receives the job before the first node is asked to start it: from then on it may
+            run, whatever becomes of this driver.
         known_paths: those between nodes that need not be tried again.
     """
 
@@ -81,6 +87,7 @@ class AgentLauncher:
     is_checked: bool = True
     is_fetched: bool = True
     on_note: Callable[[Problem], object] = bool
+    on_begin: Callable[[JobView], object] = bool
     known_paths: CachedPaths | None = None
 
     @property
@@ -134,7 +141,9 @@ class AgentLauncher:
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
             attempt = self._attempt(placements, plan, grants[0].port or 0)
-            return self._request(spec, job_id, attempt)
+            made = self._request(spec, job_id, attempt)
+            self.on_begin(_begun(made))
+            return made
 
         gang = self._gang(spec, job_id, FIRST_ATTEMPT, placements, progress)
         return self._take(await _told(gang, gang.start(request, now=self.clock.time)))
@@ -151,6 +160,7 @@ class AgentLauncher:
         spec, placements, plan = await self._place(spec, progress, project)
         await self._send(spec, project, placements, progress)
         request = self._request(spec, job_id, self._attempt(placements, plan, 0, number=0))
+        self.on_begin(_begun(request))
         gang = self._gang(spec, job_id, 0, placements, progress)
         return self._take(await _told(gang, gang.deposit(lambda client: client.deposit(request))))
 
@@ -340,6 +350,19 @@ class AgentLauncher:
             submitted_s=self.clock.time(),
             plan=plan,
         )
+
+
+def _begun(request: StartRequest) -> JobView:
+    """The job that a request starts or queues, before anybody has answered."""
+    state: JobState = "starting" if request.attempt.number else "pending"
+    parts = tuple(
+        PartStatus(node_id=place.node_id, node=place.node, state=state)
+        for place in request.attempt.placements
+    )
+    spec = msgspec.structs.replace(request.spec, files={})
+    return JobView(
+        request.job_id, spec, request.attempt, state, parts, submitted_by=request.submitted_by
+    )
 
 
 async def _planned(job: ResolvedJob, infos: tuple[NodeInfo, ...]) -> tuple[JobSpec, Plan | None]:

@@ -44,6 +44,7 @@ from jupyter_mntrain.workload.workload import (
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
     from jupyter_mntrain.cluster.launch.resume import BeginPlan
+    from jupyter_mntrain.model.records.job import JobView
 
 
 class LaunchVerb(Verb):
@@ -184,6 +185,26 @@ def launch_built(
         context.screen.say(text)
     if built.sent_line:
         context.screen.say(Text(f"sending {built.sent_line}", style="dim"))
+    with context.screen.starting(built.cluster.name) as on_begin:
+        job, notes = _started(context, args, built, on_begin)
+        said += notes
+        context.screen.say(started_line(job, built.workload))
+        view = job.view()
+        fit, plan = built.fit(view.spec.chosen), view.attempt.plan
+        if (line := choice_text(fit)) is not None:
+            context.screen.say(line)
+        if fit is not None and plan is not None:
+            context.screen.say(plan_line(plan, fit.recipe.schedule))
+        data = {**started_data(job, said), **built.project_data, **more}
+        data |= {"auto": fit.said} if fit is not None and fit.said else {}
+        data |= {} if plan is None else {"plan": msgspec.to_builtins(plan)}
+        return _shown(context, args, job, data)
+
+
+def _started(
+    context: Context, args: Namespace, built: Built, on_begin: Callable[[JobView], object]
+) -> tuple[Job, list[Problem]]:
+    """Start a job, and say what the doctor found, whether it starts or not."""
     found: list[Problem] = []
     try:
         with context.screen.progress() as progress:
@@ -194,22 +215,12 @@ def launch_built(
                 waits=args.queue,
                 is_checked=not args.skip_doctor,
                 on_note=found.append,
+                on_begin=on_begin,
             )
     finally:
         for text in warning_texts(found):
             context.screen.say(text)
-    said += found
-    context.screen.say(started_line(job, built.workload))
-    view = job.view()
-    fit, plan = built.fit(view.spec.chosen), view.attempt.plan
-    if (line := choice_text(fit)) is not None:
-        context.screen.say(line)
-    if fit is not None and plan is not None:
-        context.screen.say(plan_line(plan, fit.recipe.schedule))
-    data = {**started_data(job, said), **built.project_data, **more}
-    data |= {"auto": fit.said} if fit is not None and fit.said else {}
-    data |= {} if plan is None else {"plan": msgspec.to_builtins(plan)}
-    return _shown(context, args, job, data)
+    return job, found
 
 
 def _shown(context: Context, args: Namespace, job: Job, data: Mapping[str, object]) -> Outcome:
@@ -246,6 +257,7 @@ def start(
     waits: bool = False,
     is_checked: bool = True,
     on_note: Callable[[Problem], object] = bool,
+    on_begin: Callable[[JobView], object] = bool,
 ) -> Job:
     """Start a job on all of its participants or on none, or queue it there.
 
@@ -253,6 +265,7 @@ def start(
         waits: whether to queue it if it cannot start now.
         is_checked: whether the doctor looks at the nodes first.
         on_note: receives what it says that does not stop the launch.
+        on_begin: as for :meth:`Cluster.launch`.
     """
     job = built.cluster.launch(
         built.spec,
@@ -261,6 +274,7 @@ def start(
         submitted_by=submitter(context),
         is_checked=is_checked,
         on_note=on_note,
+        on_begin=on_begin,
         progress=progress,
     )
     remember_launch(built.cluster.name, job.id)

@@ -9,6 +9,7 @@ import dataclasses
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from jupyter_mntrain.launch.settings import set_in_panel
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import named_job
 from jupyter_mntrain.verbs.launching.allocations.launch_on import rendered
@@ -57,6 +58,9 @@ from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress
+
+
+Starting = Callable[[], AbstractContextManager[Callable[[JobView], object]]]
 
 
 class Panel:
@@ -96,6 +100,8 @@ class Panel:
         """What the launch of that job said of the nodes."""
         self.resume: Resumption | None = None
         """What the ended job of this recipe goes on from; :meth:`look` asks for it."""
+        self.starting: Starting = lambda: nullcontext(bool)
+        """As :meth:`Screen.starting`, where the job will be shown."""
         self._ended: Job | JobId | None = None
         self._resume_for: object = None
         self.targets = all_targets(context.directory)
@@ -283,8 +289,8 @@ class Panel:
         said: list[Problem] = []
         waits, is_checked = self.choices.waits, not self.choices.skips_doctor
         begin = partial(start, self._context, built, progress, waits=waits, on_note=said.append)
-        with self.doctor.refusing():
-            job = begin(is_checked=is_checked)
+        with self.doctor.refusing(), self.starting() as on_begin:
+            job = begin(is_checked=is_checked, on_begin=on_begin)
         self.said = tuple(said)
         return self._started(form, job, resumes=resumes)
 

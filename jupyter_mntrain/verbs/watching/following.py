@@ -48,15 +48,20 @@ def follow(context: Context, args: Namespace, job: Job, waited_s: float = 0.0) -
         return detached_outcome(context, job, waited_s=args.timeout)
     if alike := ended_alike(job.view()):
         context.screen.say(Text(alike))
-    outcome = status_outcome(context, args, job)
-    code = 0 if job.view().state == "succeeded" else 1
     # A live view already shows the picture and these numbers.
-    shown = "" if context.screen.in_background else outcome.renderable
-    return Outcome(shown, outcome.data, exit_code=code, job=job)
+    outcome = status_outcome(context, args, job, is_drawn=context.screen.in_background)
+    code = 0 if job.view().state == "succeeded" else 1
+    return msgspec.structs.replace(outcome, exit_code=code)
 
 
-def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
-    """Return the job's current table; with ``--traceback`` also the ranks' traceback."""
+def status_outcome(
+    context: Context, args: Namespace, job: Job, *, is_drawn: bool = False
+) -> Outcome:
+    """The job's table as it is now; with ``--traceback`` also the ranks' traceback.
+
+    Args:
+        is_drawn: whether the screen shows the table already.
+    """
     history = caught_up_history(context, job)
     summary = job.summary()
     silences = {
@@ -77,9 +82,10 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
     if history.view.state in TERMINAL:  # of one that runs it changes, and costs its nodes a look
         written = context.cluster(args).files.of_job(history.view)
         if line := written_text(job.id, written, context.program):
-            report = Group(report, line)
+            report = line if is_drawn else Group(report, line)
+            is_drawn = False
         data["files"] = written_data(written)
-    return Outcome(report, data, job=job)
+    return Outcome("" if is_drawn else report, data, job=job)
 
 
 def timeout_option(parser: Parser) -> None:

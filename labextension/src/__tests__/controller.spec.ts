@@ -57,6 +57,22 @@ describe('a live view', () => {
     controller.dispose();
   });
 
+  it('waits for a job that a cell has named just now', () => {
+    const model = new FakeModel();
+    model.known = false;
+    const controller = new LiveController(JOB_ID, model as any);
+    const starting = job({ state: 'starting' });
+    const now = Date.now() / 1000;
+    controller.takeBundle(bundle({ job: starting, saved_s: now }));
+    expect(controller.stillness).toBe('connecting');
+    controller.takeBundle(bundle({ job: starting, saved_s: now - 60 }));
+    expect(controller.stillness).toBe('not-known');
+    model.known = true;
+    model.changed.emit();
+    expect(controller.isLive).toBe(true);
+    controller.dispose();
+  });
+
   it('says when another cluster has the job', () => {
     const model = new FakeModel();
     model.known = false;

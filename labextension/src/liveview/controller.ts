@@ -24,6 +24,10 @@ const EARLY = 0.8;
 /** Other changes wait this many intervals, to be drawn together with the next rows. */
 const PATIENCE = 2;
 
+/** A cell names its job before a node is asked to start it: so long, nobody need know it. */
+const BEGINS_S = 30;
+const BEGINNING = ['pending', 'starting'];
+
 export class LiveController implements IDisposable {
   constructor(
     readonly jobId: string,
@@ -66,9 +70,22 @@ export class LiveController implements IDisposable {
     if (model.job(this.jobId)) {
       return null;
     }
+    if (this.isBeginning) {
+      return 'connecting';
+    }
     return this.cluster !== null && this.cluster !== model.status?.cluster
       ? 'other-cluster'
       : 'not-known';
+  }
+
+  /** Whether the job has been named just now, and may be known in a moment. */
+  private get isBeginning(): boolean {
+    return (
+      !this.wasLive &&
+      this.job !== null &&
+      BEGINNING.includes(this.job.state) &&
+      Date.now() / 1000 < (this.savedAt ?? 0) + BEGINS_S
+    );
   }
 
   /** Unix time of the values that a view shows while it is not live. */

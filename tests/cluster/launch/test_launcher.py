@@ -17,7 +17,7 @@ from jupyter_mntrain.launch import gang_start
 from jupyter_mntrain.model.errors import NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from tests.standin.agent import FakeAgent
 from tests.standin.faults import Hang, Held, LoseReply, LoseRequest, Refuse, Slow
 from tests.standin.heard import Heard
@@ -81,6 +81,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_all_are_leased_then_all_are_started(lab: Lab) -> None:
+    begun: list[tuple[JobView, list[list[int]]]] = []
+
+    def begin(view: JobView) -> None:
+        asked = [[agent.count(word) for agent in lab.agents] for word in ("lease", "start")]
+        begun.append((view, asked))
+
+    lab.launcher.on_begin = begin
     view = await lab.launcher.launch(lab.spec(), JOB)
     assert (view.state, view.attempt.number) == ("running", 1)
     assert [part.node for part in view.parts] == ["node1", "node2", "node3"]
@@ -91,6 +98,11 @@ async def test_all_are_leased_then_all_are_started(lab: Lab) -> None:
     attempts = {agent.jobs[JOB].attempt for agent in lab.agents}
     assert len(attempts) == 1, "everybody was told the same"
     (attempt,) = attempts
+    # Whoever is to be told of the job is so before it may run.
+    ((told, asked),) = begun
+    assert asked == [[1] * 3, [0] * 3]
+    assert (told.job_id, told.state, told.attempt) == (JOB, "starting", attempt)
+    assert [part.node for part in told.parts] == [part.node for part in view.parts]
     assert attempt.master_address == lab.agents[0].address
     assert attempt.master_port > 30000
     assert [p.address for p in attempt.placements] == [agent.address for agent in lab.agents]
