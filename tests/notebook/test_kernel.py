@@ -6,11 +6,14 @@ import base64
 import io
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_notebook, output_from_msg
 from PIL import Image
 
 from tests.agent.live import LiveAgent, addresses_of, two_agents
@@ -56,7 +59,7 @@ while time.monotonic() < deadline and not (
 ):
     time.sleep(0.2)"""
 
-FAILING = """%%mntrain launch
+FAILING = """%%mntrain launch --wait
 import os
 raise ValueError("no data on " + os.environ["MNTRAIN_NODE"])"""
 
@@ -93,6 +96,35 @@ def execute(agents, tmp_path, monkeypatch):
         return book.cells
 
     return run
+
+
+@pytest.fixture
+def console(agents, tmp_path, monkeypatch):
+    """Run lines as ``jupyter console`` does: they are of no cell, and nothing is shown again."""
+    monkeypatch.setenv("MNTRAIN_CLUSTER", "books")
+    monkeypatch.setenv("MNTRAIN_AGENTS", addresses_of(agents))
+
+    def run(*lines: str) -> list[nbformat.NotebookNode]:
+        manager, client = start_new_kernel(cwd=str(tmp_path))
+        try:
+            return [shown_by(client, line) for line in lines]
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel()
+
+    return run
+
+
+def shown_by(client: BlockingKernelClient, line: str) -> nbformat.NotebookNode:
+    cell = new_code_cell(line)
+
+    def show(message: dict[str, Any]) -> None:
+        assert message["msg_type"] not in ("update_display_data", "clear_output")
+        if message["msg_type"] in ("display_data", "stream", "error"):
+            cell.outputs.append(output_from_msg(message))
+
+    client.execute_interactive(line, output_hook=show, timeout=CELL_TIMEOUT_S)
+    return cell
 
 
 def picture(cell: nbformat.NotebookNode) -> tuple[Image.Image, str]:
@@ -160,14 +192,23 @@ def test_the_final_picture_stays_in_the_saved_notebook(execute):
     assert "✓ succeeded" in text(cells[3])
 
 
-def test_a_script_that_fails_names_ranks_and_cause_first_and_bad_input_is_one_line(execute, agents):
-    cells = execute("%load_ext jupyter_mntrain", FAILING, "%mntrain attach --wait", *BAD)
-    words = picture(cells[2])[1]
-    assert words.splitlines()[0].startswith("✕ all ranks: ValueError: no data on node")
-    found = error(cells[2])
+def test_a_console_ends_with_ranks_and_cause_and_bad_input_is_one_line(console, agents):
+    loaded, nodes, doctor, cell, *bad = console(
+        "%load_ext jupyter_mntrain",
+        "%mntrain nodes",
+        "%mntrain doctor",
+        FAILING,
+        *BAD,
+    )
+    assert "looking for nodes" in text(loaded)
+    assert all(agent.name in text(nodes) for agent in agents)
+    assert "checks passed on 2 nodes" in text(doctor)
+    assert "✕ all ranks: ValueError: no data on node" in text(cell)
+    assert "✕ failed" in text(cell)
+    found = error(cell)
     assert "ValueError: no data on node" in found.evalue
     assert len(found.traceback) == 1
-    for cell in cells[3:]:
+    for cell in bad:
         found = error(cell)
         assert len(found.traceback) == 1
         assert says("Fix: ", found.evalue)
