@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_mntrain.model.errors import SpecError, shortened
 from jupyter_mntrain.model.sources.options import SourceOption
 from jupyter_mntrain.model.sources.source import NodeSource
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "jupyter_mntrain.schedulers"
 """Entry points of backends, by the name in ``--on NAME``. Each is a module with ``TITLE``, its name
@@ -22,6 +24,8 @@ module loads no library: that is for ``source()``.
 
 @functools.cache
 def _backends() -> Mapping[str, EntryPoint]:
+    from importlib.metadata import entry_points  # most commands name no scheduler
+
     return {one.name: one for one in entry_points(group=GROUP)}
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import private_directory
@@ -29,7 +27,9 @@ def launches_folder() -> Path:
 
 @contextmanager
 def waiting_for(cluster: str) -> Iterator[None]:
-    """Hold the lock that marks this process as the one that waits for a cluster's nodes."""
+    """Be the process that waits for the nodes of a cluster."""
+    from filelock import FileLock, Timeout  # who looks at a cluster without launches needs none
+
     path = lock_file(cluster)
     private_directory(path.parent)
     lock = FileLock(path)
@@ -51,6 +51,8 @@ def is_gone(cluster: str) -> bool:
     path = lock_file(cluster)
     if not path.exists():
         return False
+    from filelock import FileLock, Timeout
+
     lock = FileLock(path)
     try:
         with lock.acquire(timeout=0):

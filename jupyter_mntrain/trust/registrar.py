@@ -232,10 +232,17 @@ class Registrar:
         """Renew certificates that are due; return whether any were."""
         now = self._now()
 
+        def is_due(member: RegisteredMember) -> bool:
+            is_old = due_for_renewal(load_certificate(member.certificate), now)
+            return is_old and not member.is_revoked
+
+        if not any(map(is_due, self._register().members)):
+            return False
+
         def renewed(member: RegisteredMember) -> RegisteredMember:
-            certificate = load_certificate(member.certificate)
-            if member.is_revoked or not due_for_renewal(certificate, now):
+            if not is_due(member):
                 return member
+            certificate = load_certificate(member.certificate)
             newer = self.authority.renew(certificate, now=now, lifetime=self.lifetime)
             return msgspec.structs.replace(
                 member, certificate=pem_of(newer), earlier=member.serials

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
-from filelock import FileLock
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
@@ -56,7 +55,9 @@ class SharedFile(Generic[T]):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the file, so that no other process changes it."""
+        """Lock the file against changes by other processes."""
+        from filelock import FileLock  # most commands only read
+
         private_directory(self.path.parent)
         # The lock is a separate file: replacing a locked file would unlock it.
         with FileLock(self.path.with_suffix(".lock"), mode=PRIVATE):

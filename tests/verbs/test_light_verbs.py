@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -25,7 +26,7 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.St
         with contextlib.suppress(AssertionError):
             answer()
     else:
-        main(sys.argv[1:])
+        main()
 if sys.argv[1] == "status":
     import jupyter_mntrain.cluster.job  # there is no cluster here that could have one
 print(json.dumps(sorted(sys.modules)))
@@ -100,6 +101,7 @@ MAY_IMPORT = {
 }
 
 
+@functools.cache
 def imported(word: str) -> list[str]:
     command = [sys.executable, "-c", PROGRAM, word]
     return list(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
@@ -117,6 +119,12 @@ def test_a_light_verb_imports_no_more_of_ours_than_it_needs(word: str) -> None:
     ours = [one.partition(".")[2] for one in imported(word) if one.startswith(f"{ROOM}.")]
     too_many = [one for one in ours if not is_of(one, MAY_IMPORT[word])]
     assert not too_many, f"mntrain {word} imports them, too: import them where they are needed"
+
+
+@pytest.mark.parametrize("word", ["jobs", "nodes", "status"])
+def test_it_imports_nothing_large_of_others_that_it_does_not_use(word: str) -> None:
+    unused = {"click", "pygments", "filelock", "importlib.metadata", "numpy", "transformers"}
+    assert not unused & set(imported(word))
 
 
 @pytest.mark.parametrize("word", ["--version", "--help"])
