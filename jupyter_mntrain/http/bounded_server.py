@@ -146,6 +146,8 @@ class BoundedServer(HTTPServer):
             return
         finally:
             self._strangers.remove(host, stream)
+        if stream.closed():  # since its handshake: nobody's certificate is to be had
+            return
         member = self._member_of(stream, host)
         self._members = {one: whose for one, whose in self._members.items() if not one.closed()}
         same = sum(whose == member for whose in self._members.values())

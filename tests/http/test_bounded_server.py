@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from jupyter_mntrain.http.bounded_server import Rate, Strangers
+import pytest
+from tornado.iostream import SSLIOStream
+
+from jupyter_mntrain.http.bounded_server import BoundedServer, Bounds, Rate, Strangers
 
 
 class Line:
@@ -43,3 +46,29 @@ def test_addresses_without_end_take_no_memory(monkeypatch: pytest.MonkeyPatch) -
     rate = Rate(per_s=1, burst=1)
     assert all(rate.allows(f"10.0.{number // 256}.{number % 256}") for number in range(1000))
     assert len(rate._left) == 10
+
+
+class ClosedAfterHandshake(SSLIOStream):
+    """A peer that was gone before anybody looked at its certificate."""
+
+    socket = None  # as tornado leaves it
+
+    def __init__(self) -> None:
+        """Of no socket."""
+
+    async def wait_for_handshake(self) -> Any:  # type: ignore[override]
+        return self
+
+    def closed(self) -> bool:
+        return True
+
+
+@pytest.mark.anyio
+async def test_who_leaves_right_after_the_handshake_is_nobody() -> None:
+    def member_of(stream: Any, _: str) -> str:
+        return str(stream.socket.getpeercert())
+
+    bounds = Bounds(handshakes=4, handshake_s=1.0, connections=4, connections_each=4)
+    server = BoundedServer(lambda _: None, bounds=bounds, member_of=member_of)
+    await server._greet(ClosedAfterHandshake(), ("10.0.0.9", 1))
+    assert server._members == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,12 @@ def test_it_becomes_a_node_whose_agent_is_a_service(
         for node in served.server.get("/nodes"):
             if node["name"] == "own":
                 ask("DELETE", f"/nodes/{node['key']}")
+
+
+def test_the_package_is_packed_for_kernels_of_other_environments(served: Served) -> None:
+    path = Path(served.server.ask("POST", f"{ROUTE}/wheel", {}).json()["path"])
+    assert path.is_relative_to(served.server.home)
+    assert "jupyter_mntrain/__init__.py" in zipfile.ZipFile(path).namelist()
 
 
 @pytest.mark.parametrize(
