@@ -22,7 +22,7 @@ Action = Literal[
 ACTIONS: dict[Action, str] = {
     "join": "join a cluster with a token from mntrain invite, then run",
     "run": "run as a node of the cluster that it joined",
-    "drain": "take no new jobs on this machine; running ones go on",
+    "drain": "take no new jobs on this machine; running ones continue",
     "resume": "take jobs again after drain",
     "offer": "show or change what this machine offers: hours, GPUs, memory",
     "leave": "leave the cluster: forget its keys and certificates",
@@ -39,7 +39,7 @@ def add_arguments(action: Action, parser: Parser) -> None:
             "directory",
             type=Path,
             metavar="DIRECTORY",
-            help="of the allocation: see --slot of join",
+            help="folder of the allocation: see --slot of join",
         )
         return
     if action == "join":
@@ -53,19 +53,20 @@ def add_arguments(action: Action, parser: Parser) -> None:
             "--timeout",
             type=bounded_duration(SHORTEST_S, LONGEST_S),
             metavar="DURATION",
-            help="give up if no driver admits it by then, like 2m; default: when the token expires",
+            help="give up if no driver admits this node within this time, like 2m; default: when "
+            "the token expires",
         )
     if action in ("join", "install-service"):
         parser.flag(
-            "--without-systemd", help="start the service on its own, also where systemd runs"
+            "--without-systemd", help="run the service without systemd, even where it is available"
         )
     if action == "install-service":
-        parser.flag("--restart", help="restart an agent that runs; its jobs continue")
+        parser.flag("--restart", help="restart a running agent; its jobs continue")
     if action == "run":
         parser.flag(
             "--wait-to-join",
-            help="if this machine has not joined a cluster, tell those who ask, and run once it "
-            "has, instead of ending; for services",
+            help="if this machine has not joined a cluster, wait until it has, instead of exiting; "
+            "for services",
         )
     if action in ("join", "run"):
         _running_options(parser)
@@ -100,16 +101,16 @@ def _running_options(parser: Parser) -> None:
         type=Path,
         metavar="DIRECTORY/NAME",
         completes="file",
-        help="this agent's place in an allocation of a scheduler: its name, and where it keeps its "
-        "state and tells its address; it then takes a free port, and ends its jobs when it is told "
+        help="folder of this agent in a scheduler's allocation, for its state and address; the "
+        "agent takes its name from it, listens on a free port, and ends its jobs when it is told "
         "to end",
     )
     parser.option(
         "--idle",
         type=typed(parse_duration),
         metavar="DURATION",
-        help="with --slot: end once no agent of the allocation has had a job for so long, like 2m; "
-        "default: run until told to end",
+        help="with --slot: end once no agent of the allocation has had a job for this long, "
+        "like 2m; default: run until told to end",
     )
     parser.option(
         "--port",
@@ -144,7 +145,9 @@ def _drain_options(parser: Parser) -> None:
         help="take jobs again at this time, like 18:00, or after a while, like 2h; default: after "
         "mntrain agent resume",
     )
-    parser.option("--reason", metavar="TEXT", default="", help="why, for those who use the node")
+    parser.option(
+        "--reason", metavar="TEXT", default="", help="reason, shown to those who use the node"
+    )
     parser.flag("--off", help="the same as mntrain agent resume")
 
 
@@ -155,9 +158,11 @@ def _offer_options(parser: Parser) -> None:
         help='when jobs may start, like "Mon-Fri 19:00-07:00, Sat-Sun 00:00-24:00", in this '
         "machine's local time, or always",
     )
-    parser.flag("--strict", help="end jobs that still run when the hours end; default: they go on")
+    parser.flag(
+        "--strict", help="end jobs that still run when the hours end; default: they continue"
+    )
     parser.option("--gpus", metavar="LIST", help="GPUs by id, like 0,1; or all, or none")
     parser.option(
         "--memory", metavar="SIZE", help="memory of each of these GPUs, like 20GiB, or all"
     )
-    parser.flag("--all", "-a", help="offer everything again, always")
+    parser.flag("--all", "-a", help="offer everything at all times again")

@@ -124,8 +124,8 @@ def _in_the_way(module: str, root: Path, error: BaseException) -> tuple[str, str
     cause = f"{module}{version} in {root} hides the one{needed}: {why}"
     named = str(root) in os.environ.get(_PATHS, "").split(os.pathsep)
     if named:
-        return cause, f"take {root} out of {_PATHS}, or upgrade it there"
-    return cause, f"rename it, or run this in another folder than {root}"
+        return cause, f"remove {root} from {_PATHS}, or upgrade it there"
+    return cause, f"rename it, or run this in a folder other than {root}"
 
 
 def _needs() -> dict[str, str]:

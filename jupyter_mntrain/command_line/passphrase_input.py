@@ -57,7 +57,7 @@ def _of_file(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             text = file.readline(LONGEST_CHARACTERS).rstrip("\r\n")
     except UnicodeDecodeError:
-        raise SpecError(f"{path} holds no text", fix="write the passphrase into it") from None
+        raise SpecError(f"{path} contains no text", fix="write the passphrase into it") from None
     except OSError as error:
         raise SpecError(
             f"{path} cannot be read: {error.strerror}", fix="check --passphrase-file"

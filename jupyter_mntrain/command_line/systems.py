@@ -25,7 +25,7 @@ def check_driver_system(system: str | None = None) -> None:
     """
     system = system or sys.platform
     if system in NO_DRIVER:
-        raise SpecError("mntrain does not run on Windows itself", fix=IN_LINUX)
+        raise SpecError("mntrain does not run directly on Windows", fix=IN_LINUX)
 
 
 def check_node_system(system: str | None = None) -> None:
@@ -40,5 +40,5 @@ def check_node_system(system: str | None = None) -> None:
         name = NAMES.get(system, system)
         raise SpecError(
             f"a node needs Linux, and this is {name}",
-            fix="make Linux machines nodes, from here by: mntrain install USER@HOST",
+            fix="use Linux machines as nodes; add them from here with: mntrain install USER@HOST",
         )

@@ -82,9 +82,9 @@ def _refuses(program: str) -> Callable[[str], str]:
     def check(word: str) -> str:
         if word == STANDARD_INPUT:
             return word
-        cause = "a token must not stand on the command line: every user of this machine can read it"
+        cause = "do not put a token on the command line: every user of this machine can read it"
         if _is_magic(program):
-            cause = "a token must not stand in a cell: it would stay in the notebook"
+            cause = "do not put a token in a cell: it would stay in the notebook"
         raise bad_command(cause, fix=_ways(program))
 
     return check
@@ -110,7 +110,9 @@ def _of_file(path: Path) -> str:
             _refuse_open(path, os.fstat(file.fileno()))
             return file.read(LONGEST_CHARACTERS)
     except UnicodeDecodeError:
-        raise SpecError(f"{path} holds no token", fix="write the token into it, as text") from None
+        raise SpecError(
+            f"{path} contains no token", fix="write the token into it, as text"
+        ) from None
     except OSError as error:
         raise SpecError(
             f"{path} cannot be read: {error.strerror}", fix="check --token-file"

@@ -60,7 +60,7 @@ def _declared(name: str) -> Any:
     found = _backends().get(name)
     if found is None:
         raise SpecError(
-            f"no installed package brings the scheduler {name}",
+            f"no installed package provides the scheduler {name}",
             fix=f"use {' or '.join(sources())}, or install the package that has it here",
         )
     try:

@@ -119,7 +119,7 @@ class AuthorityBackup:
         registrar = membership.authorized()
         if len(passphrase) < SHORTEST_PASSPHRASE:
             raise SpecError(
-                f"the passphrase has less than {SHORTEST_PASSPHRASE} characters",
+                f"the passphrase has fewer than {SHORTEST_PASSPHRASE} characters",
                 fix="use several words; whoever has the file can try many passphrases",
             )
         self.refuse_existing()
@@ -200,7 +200,7 @@ class AuthorityBackup:
 
     def _not_a_backup(self, why: str) -> SpecError:
         return SpecError(
-            f"{self.path} is no whole backup of an authority: {why}",
+            f"{self.path} is not a complete backup of an authority: {why}",
             fix="copy the file again, and check that this version of mntrain is not older than "
             "the one that wrote it",
         )

@@ -75,7 +75,7 @@ def test_a_slot_gives_name_and_state_and_any_port(tmp_path):
         (["start"], "no action 'start'"),
         (["lave"], "use leave"),
         (["join"], "no token was given"),
-        (["join", TOKEN], "must not stand on the command line"),
+        (["join", TOKEN], "do not put a token on the command line"),
         (["join", "--token-file", "/nowhere/token"], "/nowhere/token cannot be read"),
         (["run", "--name", "a/b"], "node name 'a/b'"),
         (["run", "--name", "n" * 50], "is longer than 49 characters"),

@@ -157,7 +157,7 @@ def test_what_slurm_refuses_is_one_line_with_the_fix(source: SlurmSource, tmp_pa
         (request(1, constraint="zz"), "--constraint"),
         (request(1, reservation="zz"), "scontrol show reservation"),
         (request(1, sbatch="--nope"), "change what it names"),
-        (request(9), "no more than there is"),
+        (request(9), "no more than is available"),
     ):
         with pytest.raises(RefusedError) as raised:
             now(source.check(wanted))

@@ -332,7 +332,7 @@ def main(directory: Path) -> int:
         try:
             take_over(directory)
         except OSError as error:
-            told = f"what the attempt before wrote is not here: {error}\n"
+            told = f"what the previous attempt wrote is not here: {error}\n"
             _append(directory, told.encode())
     try:
         if command.get("project"):

@@ -82,12 +82,12 @@ class Keeping:
         if hours is None or (hours.is_open(now_s) and not (is_strict and left_s is not None)):
             self._warn(job, None)
         elif left_s is not None:
-            cause = f"its owner has the jobs here ended at {hours.closes_at(now_s)}"
+            cause = f"its owner ends the jobs here at {hours.closes_at(now_s)}"
             self._warn(job, cause if left_s <= WARN_BEFORE_S else None)
             if left_s <= SAVE_BEFORE_S:
                 self._save(job)
         elif is_strict:
-            cause = f"its owner offers it until {hours.ended_at(now_s)}, and has jobs ended then"
+            cause = f"its owner offers it until {hours.ended_at(now_s)}, and ends jobs then"
             self._end(job, Kind.OUT_OF_HOURS, cause)
         else:
             cause = f"runs past the hours it is offered, which ended at {hours.ended_at(now_s)}"
@@ -165,7 +165,7 @@ def read_asked(action: str, args: Namespace) -> Asked | None:
         if not args.off:
             return Asked(drain=_drain(args, time.time()))
         if args.now or args.until or args.reason:
-            raise SpecError("--off goes with no other option", fix="omit the others")
+            raise SpecError("--off cannot be combined with other options", fix="omit the others")
     if action in ("drain", "resume"):
         return Asked(is_resume=True)
     return _offer(args) if action == "offer" else None
@@ -189,7 +189,7 @@ def change_availability(asked: Asked, state: Path, node: str) -> tuple[str, dict
     except OSError as error:
         raise SpecError(
             f"{file.path} cannot be written: {error.strerror}",
-            fix="run this as the user whose agent it is, and see that the disk is not full",
+            fix="run this as the agent's user, and check that the disk is not full",
         ) from error
     word = NodeAvailability(state)
     after = word.availability
@@ -255,7 +255,7 @@ def _check_gpus(availability: Availability, environment: Mapping[str, str]) -> N
 
 def _check_memory(size: int, offered: Sequence[Gpu]) -> None:
     if not offered:
-        raise SpecError("--memory is of GPUs, and no GPU is offered", fix="omit it")
+        raise SpecError("--memory is for GPUs, and no GPU is offered", fix="omit it")
     most = max(gpu.memory_total_bytes for gpu in offered)
     if size > most:
         raise SpecError(
@@ -284,13 +284,13 @@ def _until(text: str, now_s: float) -> float:
             left_s = 0.0
         if not 0 < left_s <= LONGEST_DRAIN_S:
             raise SpecError(
-                f"--until {text}: is neither a time of day nor a duration",
+                f"--until {text} is neither a time of day nor a duration",
                 fix="write it like 18:00, 30m, 2h or 3d",
             )
         return now_s + left_s
     hour, minute = int(found[1]), int(found[2])
     if hour > 23 or minute > 59:
-        raise SpecError(f"--until {text}: is not a time of day", fix="use 00:00 to 23:59")
+        raise SpecError(f"--until {text} is not a time of day", fix="use 00:00 to 23:59")
     now = time.localtime(now_s)
     is_over = (hour, minute) <= (now.tm_hour, now.tm_min)
     # mktime normalizes the day, and knows when clocks change.
@@ -313,7 +313,7 @@ def _offer(args: Namespace) -> Asked:
     if args.memory is not None:
         changes["memory_bytes"] = None if args.memory == "all" else _memory(args.memory)
     if args.all and changes:
-        raise SpecError("--all goes with no other option", fix="omit it, or the others")
+        raise SpecError("--all cannot be combined with other options", fix="omit it, or the others")
     return Asked(is_reset=args.all, changes=changes)
 
 
@@ -322,7 +322,9 @@ def _gpus(text: str) -> tuple[int, ...] | None:
         return None
     words = [] if text.strip() == "none" else [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) <= 3 for word in words):
-        raise SpecError(f"--gpus {text}: is no list of GPUs", fix="write it like 0,1, all or none")
+        raise SpecError(
+            f"--gpus {text} is not a list of GPUs", fix="write it like 0,1, all or none"
+        )
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -332,7 +334,7 @@ def _memory(text: str) -> int:
     except ValueError:
         size = 0
     if not 0 < size < 1 << 50:
-        raise SpecError(f"--memory {text}: is not a size", fix="write it like 20GiB, or all")
+        raise SpecError(f"--memory {text} is not a size", fix="write it like 20GiB, or all")
     return size
 
 
@@ -343,7 +345,7 @@ def _first_lines(word: NodeAvailability, node: str) -> list[str]:
         return [f"{node} takes jobs."]
     if drain is None:
         return [f"{node}: {refusal.cause}"]
-    running = "Running jobs are ended." if drain.ends_jobs else "Running jobs go on."
+    running = "Running jobs are ended." if drain.ends_jobs else "Running jobs continue."
     return [
         f"{node}: {refusal.cause}",
         f"It takes no new jobs. {running} To take jobs again: mntrain agent resume",
@@ -352,7 +354,7 @@ def _first_lines(word: NodeAvailability, node: str) -> list[str]:
 
 def _terms(availability: Availability) -> list[str]:
     at_end = (
-        "; jobs are ended then" if availability.is_strict else "; jobs that still run then go on"
+        "; jobs are ended then" if availability.is_strict else "; jobs that still run then continue"
     )
     gpus = "all" if availability.gpus is None else ", ".join(map(str, availability.gpus)) or "none"
     size = availability.memory_bytes

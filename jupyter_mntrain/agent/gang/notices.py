@@ -168,7 +168,7 @@ def read_mail_settings(directory: Path) -> MailSettings | None:
         settings = msgspec.toml.decode(content, type=MailSettings)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # A validation error names the field, not its value; a syntax error may quote the line.
-        what = str(error) if isinstance(error, msgspec.ValidationError) else "it is no TOML"
+        what = str(error) if isinstance(error, msgspec.ValidationError) else "it is not TOML"
         raise SpecError(f"{path}: {what}", fix="see docs/notices.md") from None
     if settings.security not in PORTS:
         names = ", ".join(PORTS)

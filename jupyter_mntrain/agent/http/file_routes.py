@@ -55,7 +55,9 @@ class BlobsHandler(AgentHandler):
         try:
             contents = _contents.decode(self.request.body)
         except msgspec.MsgspecError as error:
-            raise refusal(400, Kind.BAD_REQUEST, f"these are no files' contents: {error}") from None
+            raise refusal(
+                400, Kind.BAD_REQUEST, f"these are not the contents of files: {error}"
+            ) from None
         key = secrets.token_hex(8)
         parts = [
             UploadPart(

@@ -188,7 +188,7 @@ class BenchedHandler(AgentHandler):
         names = {one.name for one in node.inventory.read().interfaces}
         for link in request.links:
             if link.sender != node.name or link.interface not in names or not link.backend:
-                what = f"{link.sender} has not benched {link.interface!r} of {node.name}"
+                what = f"{link.sender} has not benchmarked {link.interface!r} of {node.name}"
                 raise refusal(400, Kind.BAD_REQUEST, what)
         for link in request.links:
             node.links.keep(link)

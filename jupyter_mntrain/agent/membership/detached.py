@@ -52,12 +52,12 @@ def start(state: Path) -> list[str]:
     while not _is_up(process, state):
         if process.poll() is not None or time.monotonic() > deadline:
             said = path.read_text(errors="replace").splitlines()[-LAST_LINES:]
-            why = " ".join(said) or f"it said nothing within {START_S:.0f} s"
+            why = " ".join(said) or f"it printed nothing within {START_S:.0f} s"
             raise MntrainError(f"the agent did not start: {why}", fix=f"see {path}, then try again")
         time.sleep(LOOK_EVERY_S)
     return [
-        f"no systemd runs this machine: the agent was started on its own (pid {process.pid})",
-        f"it does not start at boot; for that, have this run then: {shlex.join(words)}",
+        f"this machine does not run systemd: the agent was started without it (pid {process.pid})",
+        f"it does not start at boot; to change that, run this at boot: {shlex.join(words)}",
         f"its log: {path}",
     ]
 
@@ -81,7 +81,7 @@ def stop(state: Path) -> list[str]:
         raise MntrainError(
             f"the agent with pid {pid} cannot be ended: {error}", fix=f"end it: kill {pid}"
         ) from None
-    return [f"ended the agent that ran (pid {pid}); its jobs continue"]
+    return [f"stopped the running agent (pid {pid}); its jobs continue"]
 
 
 def _is_up(process: subprocess.Popen[bytes], state: Path) -> bool:

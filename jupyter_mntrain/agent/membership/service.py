@@ -34,7 +34,7 @@ def install(
     ended = detached.stop(state) if is_restarted else []
     pid = detached.running_pid(state)
     if pid is not None:
-        return [f"the agent runs already (pid {pid})"]
+        return [f"the agent is already running (pid {pid})"]
     return [*ended, *detached.start(state)]
 
 

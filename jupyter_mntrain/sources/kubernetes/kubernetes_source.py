@@ -104,7 +104,7 @@ class KubernetesSource(NodeSource):
             async with connected(request.option("namespace")) as api:
                 outer = await api.get(_kind(request), allocation_id)
                 if outer is None:
-                    cause = f"Kubernetes knows {allocation_id} no more: somebody has deleted it"
+                    cause = f"{allocation_id} is gone from Kubernetes: somebody has deleted it"
                     fix = "launch again for other nodes"
                     raise RefusedError(cause, kind=Kind.SCHEDULER_REFUSED, fix=fix)
                 return allocation_of(await _found(api, request, outer), request)

@@ -119,7 +119,7 @@ def check(request: NodesRequest) -> None:
         fix = "give --runtime: 'kubectl get clustertrainingruntimes' lists them"
         raise SpecError("a TrainJob needs a runtime", fix=fix)
     if option("kind") == TRAINJOB and option("pod-priority"):
-        fix = "leave it out: the runtime of a TrainJob says it"
+        fix = "leave it out: the runtime of a TrainJob sets it"
         raise SpecError("a TrainJob takes no --pod-priority", fix=fix)
     for name in ("topology", "near", "queue-priority"):
         if option(name) and not option("local-queue"):
@@ -130,7 +130,7 @@ def check(request: NodesRequest) -> None:
     for name, form, fix in _FORMS:
         for value in request.options.get(name, ()):
             if not form.fullmatch(value):
-                raise SpecError(f"--{name}: {shortened(value)!r} is not its form", fix=fix)
+                raise SpecError(f"--{name}: {shortened(value)!r} has the wrong form", fix=fix)
     labels_of(request), tolerations_of(request), grace_s(request), rdma_of(request)
 
 
@@ -156,7 +156,7 @@ def gpus_of(request: NodesRequest) -> Gpus:
         return Gpus()
     if not (found := _GPUS.fullmatch(request.gpus.strip())):
         fix = "write 4, gpu:4, MODEL:4 or gpu:MODEL:4"
-        raise SpecError(f"--gpus: {shortened(request.gpus)!r} is no number of GPUs", fix=fix)
+        raise SpecError(f"--gpus: {shortened(request.gpus)!r} is not a number of GPUs", fix=fix)
     return Gpus(int(found["count"]), found["model"] or "")
 
 
@@ -172,7 +172,7 @@ def rdma_of(request: NodesRequest) -> Amount | None:
     name, _, count = told.partition("=")
     if not _RESOURCE.fullmatch(name) or "/" not in name or not (count or "1").isdecimal():
         fix = "write rdma/NAME or rdma/NAME=1; 'kubectl describe node' shows the names"
-        raise SpecError(f"--rdma: {shortened(told)!r} is no resource", fix=fix)
+        raise SpecError(f"--rdma: {shortened(told)!r} is not a resource", fix=fix)
     return Amount(name, int(count or 1))
 
 
@@ -199,7 +199,7 @@ def labels_of(request: NodesRequest) -> dict[str, str]:
     for told in request.options.get("node", ()):
         name, is_given, value = told.partition("=")
         if not is_given or not _RESOURCE.fullmatch(name):
-            raise SpecError(f"--node: {shortened(told)!r} is no label", fix="write NAME=VALUE")
+            raise SpecError(f"--node: {shortened(told)!r} is not a label", fix="write NAME=VALUE")
         found[name] = value
     return found
 
@@ -218,7 +218,7 @@ def tolerations_of(request: NodesRequest) -> list[Mapping[str, str]]:
             fix = (
                 "write NAME, NAME:EFFECT or NAME=VALUE:EFFECT, as 'kubectl describe node' shows it"
             )
-            raise SpecError(f"--tolerate: {shortened(told)!r} is no taint", fix=fix)
+            raise SpecError(f"--tolerate: {shortened(told)!r} is not a taint", fix=fix)
         one = {"key": name, "operator": "Equal" if is_given else "Exists"}
         one |= {"value": value} if is_given else {}
         found.append(one | ({"effect": effect} if effect else {}))

@@ -37,7 +37,7 @@ _KUEUE: dict[str, _WaitMeaning] = {
         f"ask for fewer nodes or GPUs, use another --local-queue, or {ASK} for more quota",
     ),
     "NoMatchingFlavor": _WaitMeaning(
-        NEVER, "no node that its queue may use is of the kind that is asked for",
+        NEVER, "no node that its queue may use matches the request",
         f"check --gpus, --gpu-resource, --rdma, --node and --tolerate, or {ASK} for a queue that "
         "has such nodes",
     ),
@@ -68,7 +68,7 @@ _KUEUE: dict[str, _WaitMeaning] = {
         f"check --local-queue ('kubectl get localqueues' lists them), or {ASK}",
     ),
     "Deactivated": _WaitMeaning(
-        NEVER, "Kueue has given it up", f"launch it again; {ASK} why, if that happens again",
+        NEVER, "Kueue has given up on it", f"launch it again; {ASK} why, if that happens again",
     ),
     "Rejected": _WaitMeaning(
         NEVER, "a check that its queue requires has refused it", f"{ASK} what the check asks for",
@@ -96,11 +96,11 @@ UNREADABLE = _WaitMeaning(
     f"{ASK} for the right to get and list workloads.kueue.x-k8s.io",
 )  # fmt: skip
 NOT_TAKEN = _WaitMeaning(
-    WAITS, "Kueue has not taken it up",
+    WAITS, "Kueue has not picked it up",
     f"if that stays so, {ASK} whether Kueue is installed, and handles JobSets and TrainJobs",
 )  # fmt: skip
 NO_PODS = _WaitMeaning(
-    WAITS, "its pods are not made yet",
+    WAITS, "its pods are not created yet",
     f"this takes seconds; if it stays, {ASK} whether the JobSet controller runs",
 )  # fmt: skip
 
@@ -110,7 +110,7 @@ _TAKEN = _WaitMeaning(
 )  # fmt: skip
 _PAUSED = _WaitMeaning(
     NEVER, "it was told to save and end",
-    "give it back; 'resume' goes on in other nodes from what was saved",
+    "give it back; 'resume' continues on other nodes from what was saved",
 )  # fmt: skip
 
 
@@ -192,14 +192,14 @@ def _of_pod(pod: Object) -> Waiting | None:
 
 _IMAGE = _WaitMeaning(
     NEVER, "the image cannot be pulled",
-    "check the name in --image; of a private registry, give --pull-secret",
+    "check the name in --image; for a private registry, give --pull-secret",
 )  # fmt: skip
 _CONFIGURATION = _WaitMeaning(
-    NEVER, "its container cannot be made",
-    f"see the reason; if it is of this user's rights, use --user, or {ASK}",
+    NEVER, "its container cannot be created",
+    f"see the reason; if it concerns this user's rights, use --user, or {ASK}",
 )  # fmt: skip
 _STARTS = _WaitMeaning(
-    WAITS, "its containers are being made", "pulling a large image takes minutes"
+    WAITS, "its containers are being created", "pulling a large image takes minutes"
 )
 
 _CONTAINERS: dict[str, _WaitMeaning] = {
@@ -216,11 +216,11 @@ _BUSY = _WaitMeaning(
     "it starts once other jobs have ended; if no node is so large, ask for less per node",
 )  # fmt: skip
 _UNFIT = _WaitMeaning(
-    NEVER, "no node is of the kind that is asked for",
+    NEVER, "no node matches the request",
     f"check --node, --tolerate and --gpus, or {ASK}",
 )  # fmt: skip
 _STORAGE = _WaitMeaning(
-    NEVER, "its storage is not to be had",
+    NEVER, "its storage is not available",
     "check --storage: 'kubectl get pvc' shows the claims, and whether they are bound",
 )  # fmt: skip
 _GATED = _WaitMeaning(WAITS, "Kueue still chooses its nodes", "this takes seconds")
@@ -257,7 +257,7 @@ _USED = _WaitMeaning(
     WAITS, "the ResourceQuota of the namespace is in use",
     "it starts once other pods of the namespace have ended",
 )  # fmt: skip
-_FORBIDDEN = _WaitMeaning(NEVER, "the cluster refuses to make its pods", f"{ASK} about the rule")
+_FORBIDDEN = _WaitMeaning(NEVER, "the cluster refuses to create its pods", f"{ASK} about the rule")
 
 _QUOTA = re.compile(
     r"exceeded quota: .*?requested: (?P<requested>\S+), .*limited: (?P<limited>\S+)"

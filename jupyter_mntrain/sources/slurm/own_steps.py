@@ -223,8 +223,8 @@ def job_of(request: NodesRequest) -> str:
     said = request.option(JOBID)
     if said == HERE:
         if not (job := os.environ.get(_CURRENT, "")):
-            cause = f"--{JOBID} {HERE}: this process is in no job of SLURM's"
-            raise SpecError(cause, fix="begin it in a shell of salloc, or name a job's number")
+            cause = f"--{JOBID} {HERE}: this process is not in a SLURM job"
+            raise SpecError(cause, fix="start it in a shell of salloc, or give a job's number")
         return job
     if not (said.isascii() and said.isdigit()):
         cause = f"--{JOBID}: {shortened(said)!r} is not the number of a job"
@@ -261,7 +261,7 @@ def _taken(allocation_id: str, request: NodesRequest, line: QueueLine) -> Alloca
     """Return the state of an allocation whose job was requeued, or replaced by another job with its
     number.
     """
-    cause = f"job {line.job} holds its nodes no more: SLURM says {line.state}"
+    cause = f"job {line.job} no longer holds its nodes: SLURM says {line.state}"
     problem = Problem(Kind.NODES_TAKEN, cause=cause, fix=fix_of(Kind.NODES_TAKEN))
     return _allocation(allocation_id, request, "ended", outcome="failed", problem=problem)
 

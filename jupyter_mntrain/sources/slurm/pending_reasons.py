@@ -34,7 +34,7 @@ _WAITS: dict[str, _SlurmReason] = {
         cause="its reservation has not begun, or is in use",
         fix="see when it begins: scontrol show reservation",
     ),
-    "JobArrayTaskLimit": _SlurmReason(cause="as many tasks of its array run as may"),
+    "JobArrayTaskLimit": _SlurmReason(cause="its array already runs as many tasks as it may"),
     "ReqNodeNotAvail": _SlurmReason(
         cause="nodes that it needs are down, drained or reserved",
         fix="see until when: scontrol show reservation; sinfo --list-reasons says why nodes are "
@@ -65,7 +65,7 @@ _NEVER: dict[str, _SlurmReason] = {
         fix="ask the administrators when it opens, or use another --partition",
     ),
     "PartitionInactive": _SlurmReason(
-        cause="the partition takes jobs and starts none",
+        cause="the partition accepts jobs but starts none",
         fix="ask the administrators when it opens, or use another --partition",
     ),
     "BadConstraints": _SlurmReason(
@@ -93,7 +93,7 @@ _NEVER: dict[str, _SlurmReason] = {
         cause="an administrator holds it back", fix="ask the administrators to release it"
     ),
     "DependencyNeverSatisfied": _SlurmReason(
-        cause="the job that it waits for did not end as it must",
+        cause="the job that it depends on did not end as required",
         fix="cancel it, and submit it without that dependency",
     ),
     "ReservationDeleted": _SlurmReason(

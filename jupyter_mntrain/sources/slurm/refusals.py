@@ -55,7 +55,7 @@ _REFUSALS: dict[str, _SlurmRefusal] = {
         cause="SLURM has no partition {partition}", fix="{partitions}"
     ),
     "Requested node configuration is not available": _SlurmRefusal(
-        cause="no nodes of SLURM's have what was asked for", fix="{gpus}"
+        cause="SLURM has no nodes with what was requested", fix="{gpus}"
     ),
     "Invalid generic resource (gres) specification": _SlurmRefusal(
         cause="SLURM does not know what --gpus {asked} asks for", fix="{gpus}"
@@ -95,7 +95,7 @@ _REFUSALS: dict[str, _SlurmRefusal] = {
     ),
     "Requested reservation is invalid": _SlurmRefusal(
         cause="there is no reservation {reservation}",
-        fix="see those that there are: scontrol show reservation",
+        fix="list the existing ones: scontrol show reservation",
     ),
     "Requested partition configuration not available now": _SlurmRefusal(
         cause="the partition takes no jobs now",
@@ -178,4 +178,4 @@ def _offer(known: Sequence[Partition]) -> str:
     for one in known:
         gpus = [f"{gpu.number} {gpu.kind}".rstrip() + " GPUs" for gpu in said_gpus(one.gpus)]
         told.append(f"{one.name} has {one.nodes} nodes with {', '.join(gpus) or 'no GPUs'}")
-    return f"ask for no more than there is: {'; '.join(dict.fromkeys(told))}"
+    return f"ask for no more than is available: {'; '.join(dict.fromkeys(told))}"

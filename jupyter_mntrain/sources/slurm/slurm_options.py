@@ -22,7 +22,7 @@ _PASSED_ON = (
     SourceOption("reservation", help="nodes that were set aside for you", example="course"),
     SourceOption(
         "switches",
-        help="most network switches that the nodes may hang on, and how long to wait for that",
+        help="maximum number of network switches for the nodes, and how long to wait for that",
         example="1@02:00:00",
     ),
     SourceOption("cpus-per-task", help="cores per node", example="32"),

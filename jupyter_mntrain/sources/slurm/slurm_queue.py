@@ -116,7 +116,7 @@ def unknown_job(job: str, complaint: str = "") -> RefusedError:
     told = " ".join(complaint.split())
     if _NO_JOB in told or not told:
         return RefusedError(
-            f"SLURM knows no job {job} any more",
+            f"SLURM no longer knows job {job}",
             kind=Kind.SCHEDULER_REFUSED,
             fix="it ended a while ago; its record says how: mntrain jobs",
         )

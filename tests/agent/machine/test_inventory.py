@@ -163,7 +163,7 @@ def test_an_interpreter_that_is_none_is_named(python):
         ("exec sleep 60", "no answer within 0.5 s"),
         ("echo 'broken environment' >&2; exit 3", "broken environment"),
         ("exit 3", "exit code 3"),
-        ("echo hello", "its answer is no versions"),
+        ("echo hello", "its answer contains no versions"),
     ],
 )
 def test_why_an_interpreter_does_not_run_is_said(tmp_path, monkeypatch, program, reason):

@@ -167,7 +167,7 @@ def test_kueue_admits_late_evicts_and_admits_again(tell: Any) -> None:
         say("True", "QuotaReserved", "True")
         outer["spec"]["suspend"] = True
         admitted = await SOURCE.look(begun.id, asks)
-        assert admitted.state == "pending", "its pods are not made yet"
+        assert admitted.state == "pending", "its pods are not created yet"
         outer["spec"]["suspend"] = False
         pod(server, begun.id, 0, "Running")
         runs = await SOURCE.look(begun.id, asks)

@@ -39,8 +39,8 @@ def reserved(reason: str, message: str = "") -> dict[str, Any]:
         ("Pending", USED, "quota", True),
         ("ExceedsMaxQuota", OVER, "ever", False),
         ("Pending", OVER, "ever", False),
-        ("NoMatchingFlavor", "flavor cpu does not provide resource", "kind", False),
-        ("Pending", "untolerated taint {gpu true NoSchedule} in flavor h100", "kind", False),
+        ("NoMatchingFlavor", "flavor cpu does not provide resource", "the request", False),
+        ("Pending", "untolerated taint {gpu true NoSchedule} in flavor h100", "the request", False),
         ("TopologyPlacementFailed", 'topology "default" allows to fit only 3', "close", True),
         ("WaitingForPreemptedWorkloads", "Preempting 1 workload(s)", "priority", True),
         ("WaitingForPodsReady", "waiting for all admitted", "job before", True),
@@ -127,7 +127,7 @@ CLAIM = '0/5 nodes are available: persistentvolumeclaim "runs" not found.'
     ("one", "cause", "can_end"),
     [
         (pod(scheduled="Unschedulable", message=FULL), "enough free", True),
-        (pod(scheduled="Unschedulable", message=UNFIT), "kind", False),
+        (pod(scheduled="Unschedulable", message=UNFIT), "the request", False),
         (pod(scheduled="Unschedulable", message=DRAINED), "enough free", True),
         (pod(scheduled="Unschedulable", message=CLAIM), "storage", False),
         (pod(scheduled="SchedulingGated"), "Kueue", True),
@@ -135,8 +135,8 @@ CLAIM = '0/5 nodes are available: persistentvolumeclaim "runs" not found.'
         (pod(waits="ErrImagePull", message="unauthorized"), "image", False),
         (pod(waits="InvalidImageName"), "image", False),
         (pod(waits="CreateContainerConfigError", message="secret not found"), "container", False),
-        (pod(waits="ContainerCreating"), "being made", True),
-        (pod(), "being made", True),
+        (pod(waits="ContainerCreating"), "being created", True),
+        (pod(), "being created", True),
     ],
 )
 @pytest.mark.wording

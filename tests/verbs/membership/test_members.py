@@ -96,7 +96,7 @@ def test_as_data_it_is_the_token(run):
         (["driver", "invite", "kim"], SpecError, "is not expected here"),
         (["driver", "join"], SpecError, "no token was given"),
         (["driver", "revoke"], SpecError, "NAME"),
-        (["driver", "join", "mntrain-abc"], SpecError, "must not stand on the command line"),
+        (["driver", "join", "mntrain-abc"], SpecError, "do not put a token on the command line"),
         (["driver", "join", "--token-file", "/nowhere"], SpecError, "/nowhere cannot be read"),
     ],
 )

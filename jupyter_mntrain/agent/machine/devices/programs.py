@@ -153,7 +153,7 @@ class _Running:
         try:
             line = await stdout.readline() if stdout is not None else b""
         except ValueError as error:  # a line that is longer than the limit
-            raise _DeadError("it printed something else than its figures") from error
+            raise _DeadError("it printed something other than its figures") from error
         return line.strip() if line else None
 
     async def _dead(self) -> _DeadError:

@@ -179,4 +179,4 @@ def _reason(error: Exception) -> str | None:
     if isinstance(error, subprocess.CalledProcessError):
         last = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         return shown_line(last[-1]) if last else f"exit code {error.returncode}"
-    return "its answer is no versions"
+    return "its answer contains no versions"

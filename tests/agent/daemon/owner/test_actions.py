@@ -88,15 +88,15 @@ def test_only_what_is_given_changes_and_all_is_lent_again(tmp_path: Path) -> Non
         (["drain", "--until", "soon"], "neither a time of day nor a duration"),
         (["drain", "--until", "0s"], "neither a time of day nor a duration"),
         (["drain", "--reason", "a\nb"], "the reason is not one line of text"),
-        (["drain", "--off", "--now"], "--off goes with no other option"),
+        (["drain", "--off", "--now"], "--off cannot be combined with other options"),
         (["offer", "--hours", ""], "no hours are given"),
-        (["offer", "--gpus", "0,x"], "is no list of GPUs"),
+        (["offer", "--gpus", "0,x"], "is not a list of GPUs"),
         (["offer", "--gpus", "0,7"], "this machine has no GPU 7; it has GPUs 0, 1"),
         (["offer", "--memory", "much"], "is not a size"),
         (["offer", "--memory", "25GiB"], "no GPU here has 25 GiB: the largest has 24.0 GiB"),
         (["offer", "--gpus", "none", "--memory", "1GiB"], "no GPU is offered"),
         (["offer", "--strict"], "--strict needs hours"),
-        (["offer", "--all", "--gpus", "0"], "--all goes with no other option"),
+        (["offer", "--all", "--gpus", "0"], "--all cannot be combined with other options"),
     ],
 )
 def test_what_cannot_be_changes_nothing(tmp_path: Path, words: list[str], cause: str) -> None:
