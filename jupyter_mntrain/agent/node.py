@@ -98,7 +98,7 @@ class LocalNode:
     _told: tuple[tuple[object, ...], ...] = ()
     """The leases last sent to listeners."""
     _owner_told: tuple[Availability, Problem | None] = (Availability(), None)
-    """What the owner said when listeners were told last."""
+    """What the owner offered when listeners were last notified."""
 
     def info(self, inventory: Inventory | None = None) -> NodeInfo:
         inventory = inventory or self.inventory.read()

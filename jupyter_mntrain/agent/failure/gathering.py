@@ -45,7 +45,7 @@ AT_LAUNCH_FILE = "at_launch.json"
 WELL_EVERY_S = 10.0
 """Interval of noting the network's counters while a job makes progress."""
 BEFORE_S = 5.0
-"""What happened so long before the last progress may be what ended it."""
+"""Events within this time before the last progress may have caused the end."""
 
 T = TypeVar("T")
 

@@ -67,7 +67,7 @@ class ExchangePace:
 TIMES_A_STEP = tunables.ratio("watchdog.steps")
 
 CONFIRMED_AFTER_S = 5.0
-"""Of such a script nothing is said unless its ranks are in the same place after this, too."""
+"""Such a script is reported only if its ranks are still in the same place after this time."""
 
 FIRST_STEP_S = tunables.seconds("watchdog.first_step_s")
 

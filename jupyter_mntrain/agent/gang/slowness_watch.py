@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.pressure import Pressure
 
 UNKNOWN_AFTER_S = 10.0
-"""A slowdown without a known cause is told this much later: looking at stacks takes time."""
+"""A slowdown without a known cause is reported this much later: looking at stacks takes time."""
 OVER_AFTER_S = 4.0
 """A slowdown has ended when it was not seen for this long."""
 BETTER_AFTER_S = 8.0
@@ -21,7 +21,7 @@ BETTER_AFTER_S = 8.0
 
 
 TIMES_CHANGED = 1.5
-"""A slowdown that is so many times worse or better is told again."""
+"""A slowdown is reported again when it is this many times worse or better."""
 
 
 class SlownessWatch:

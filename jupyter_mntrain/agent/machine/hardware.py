@@ -432,7 +432,7 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 MOST_OF_A_KIND = 20
-"""Newest lines of each kind of fault that are told of the kernel's log."""
+"""Newest lines of each kind of fault that are reported from the kernel's log."""
 MOST_CHARACTERS = 300
 
 _KINDS: Final[tuple[tuple[KernelFaultKind, re.Pattern[str]], ...]] = (

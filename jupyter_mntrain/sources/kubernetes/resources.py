@@ -11,7 +11,7 @@ from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.sources.kubernetes.options import AUTO, Amount, Gpus, gpus_of, rdma_of
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915")
-"""By device plugin. The first one is taken where nobody has told and no node was asked."""
+"""By device plugin. The first is the default if none is given and nodes may not be listed."""
 
 SHARED_GPUS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
 """Parts of a GPU: taken only by name."""

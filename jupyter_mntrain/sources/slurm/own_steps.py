@@ -35,7 +35,7 @@ _CURRENT = "SLURM_JOB_ID"
 _START = 'setsid bash "$1" < /dev/null > "$2" 2>&1 &'
 """The script outlives whoever starts it."""
 _STOPPED = ("SUSPENDED", "STOPPED")
-"""Steps of a job that is so go on with it."""
+"""States of a stopped job, whose steps continue when it does."""
 
 
 class OwnSteps:

@@ -468,7 +468,7 @@ class Archive:
         return Pyramid(self._directory / "links", kept, LINK_RULES)
 
 
-# Samples answer: of all steps, or of a range, at most so many blocks; single steps where asked.
+# Samples answer: a limited number of blocks of all steps or of a range, or single steps.
 
 
 STEPS_READ = 16384
@@ -478,7 +478,7 @@ BYTES_READ = 256 * 2**20
 
 # Steps at the end of a whole answer that are told one by one: medians are taken of them.
 NEWEST = 200
-"""So many steps at the end of a whole answer are told one by one: figures are taken from them."""
+"""Steps at the end of a whole answer that are sent individually: figures are computed from them."""
 
 NEAR_BYTES = 16 << 20
 """Ranks whose steps begin this close to each other are read in one go."""

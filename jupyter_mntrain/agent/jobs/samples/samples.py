@@ -58,7 +58,7 @@ LINES_PER_SAVE = 16384
 again."""
 
 MOST_REPLAYED = 8 * LINES_PER_SAVE
-"""Of a job whose archive is lost, no more lines are read at once: its journal is answered alone."""
+"""Most lines read at once for a job that lost its archive. With more, only its journal is used."""
 
 
 class _Saved(Record, frozen=True):

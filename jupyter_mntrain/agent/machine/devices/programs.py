@@ -23,7 +23,7 @@ PROGRAM = "jupyter_mntrain.telemetry.device.speed"
 LEAST_S = 10.0
 """Of the limit, for measuring: loading torch may take the rest."""
 LATE_SHARE = 0.85
-"""Of the time that is left, what a program is told to take: it ends with the piece that it does."""
+"""Share of the remaining time that a program may take: it finishes its current piece after that."""
 
 T = TypeVar("T")
 

@@ -277,7 +277,7 @@ def _within(ports: tuple[int, int] | None) -> tuple[int, ...]:
 SMALLEST = 128
 LARGEST = 65535
 ROUNDS, STEPS = 4, 12
-"""So often so many sizes are tried at once: of 9,000 bytes, it is found to one."""
+"""Rounds, and sizes tried at once in each: enough to find an MTU of 9,000 to the byte."""
 ANSWER_S = 0.15
 _TRIES = 3
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
@@ -354,26 +354,25 @@ def _send(datagrams: socket.socket, data: bytes) -> None:
 # Path trial: tries the way to another node's :class:`PathListener`, address to address.
 #
 # First connections to every port at once; then, over one of them, single bytes there and back, more
-# bytes than fit into one packet, and so many full packets that a line which loses 1 % of them is
-# told from one that loses none; then packets that may not be divided.
+# bytes than fit into one packet, and enough full packets to tell a line that loses 1 % of them from
+# one that loses none; then packets that may not be divided.
 
 
 PATIENCE_S = 1.3
-"""A connection that has not opened by then is blocked: what a LAN loses once is sent again after 1
-s."""
+"""A connection that has not opened by then is blocked: a packet that a LAN lost once is sent again
+after 1 s."""
 LOAD_S = 2.0
-"""So many full packets are sent to each peer, if no job trains at either end; and for so long at
-most. Of 2,000, a line that loses 1 % loses 20, and one that loses 0.1 % loses 2."""
+"""Longest time for sending the full packets below."""
 LOAD_PACKETS = 2000
-"""So many full packets are sent to each peer, if no job trains at either end; and for so long at
-most. Of 2,000, a line that loses 1 % loses 20, and one that loses 0.1 % loses 2."""
+"""Full packets sent to each peer if no job trains at either end. Of 2,000, a line that loses 1 %
+loses 20, and one that loses 0.1 % loses 2."""
 TRIED_BYTES = 256 * 2**10
-"""Small packets sent one by one, and bytes sent after them, to try a way."""
+"""Small packets sent one by one, and bytes sent after them, to try a path."""
 SMALL_PACKETS = 20
-"""Small packets sent one by one, and bytes sent after them, to try a way."""
+"""Small packets sent one by one, and bytes sent after them, to try a path."""
 
 KNOCKS = 24
-"""So many more are dropped by whoever lets none in; other packets that are dropped are few."""
+"""Connections tried. A firewall that lets none in drops as many packets; few others are dropped."""
 KNOCK_S = 0.15
 MOST_AT_ONCE = 16
 _PIECE_BYTES = 64 << 10
@@ -382,7 +381,7 @@ every switch's queue, so that only a bad line loses."""
 _TALKS = 2
 """An agent that gets no CPU time for a second is not to blame, nor is a way for one packet."""
 _ENOUGH_LOST = 20
-"""By so many it is known how bad a line is; on a bad one, each costs some time."""
+"""Lost packets that show how bad a line is; on a bad one, each costs some time."""
 _LOOK_S = 0.0005
 _WORD_S = 0.02
 """In which the other end says that a packet has arrived twice: after what it acknowledges first."""

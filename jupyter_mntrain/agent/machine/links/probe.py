@@ -49,8 +49,8 @@ SHORT_S, LONG_S = 0.002, 0.02
 """Time in which a chunk is sent: if it is shorter, the next one is larger, so that a fast link is
 not limited by calls; if it is longer, smaller, so that the end is not missed on a slow one."""
 QUEUED_S = 0.5
-"""While a link is measured, so much of what it carries waits in the kernel of its sender: enough
-to keep a fast link busy, and little enough that a slow one is free again soon."""
+"""Length of the send queue in the kernel while a link is measured: long enough to keep a fast link
+busy, and short enough that a slow one is free again soon."""
 LEAST_QUEUED_BYTES, MOST_QUEUED_BYTES = 64 << 10, 64 << 20
 TCP_NOTSENT_LOWAT = 25
 """Bytes that may wait unsent, ``linux/tcp.h``; the socket module does not name it."""

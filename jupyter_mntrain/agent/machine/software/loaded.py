@@ -33,7 +33,7 @@ from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 
 KEPT_S = 60.0
-"""Modules that a job's interpreter found are not looked for again for so long."""
+"""How long modules that a job's interpreter found are cached."""
 
 _MODULES_QUERY = r"""
 import importlib.util, json, os, re
