@@ -257,7 +257,7 @@ def shared_notes(
             yield Problem(
                 kind=Kind.JOBS_RUNNING,
                 cause=f"{listed(others)} also computes on its CPU cores: both will be slower",
-                fix="nothing, if they may; else wait until it has ended, or choose another node",
+                fix="nothing if that is acceptable; otherwise wait until it has ended, or choose another node",
                 node=node.name,
             )
         shared = [
@@ -276,7 +276,7 @@ def shared_notes(
             yield Problem(
                 kind=Kind.GPU_TAKEN,
                 cause="; ".join(held),
-                fix="nothing, if both fit; else end it, or choose another GPU",
+                fix="nothing if both fit; otherwise end it, or choose another GPU",
                 node=node.name,
             )
 

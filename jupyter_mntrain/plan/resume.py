@@ -90,7 +90,7 @@ def choose_checkpoint(
 
 
 def _use_copies(listed: RunCheckpoints, copies: str) -> str:
-    return f"go on from its durable copies: mntrain resume {listed.run} --from {copies}"
+    return f"resume from its durable copies: mntrain resume {listed.run} --from {copies}"
 
 
 def step_of(listed: RunCheckpoints, wanted: WantedStep) -> int:
@@ -182,7 +182,7 @@ def _not_whole(
         path: a person named it, instead of a run.
     """
     whose = f"of run {listed.run}" if path is None else f"in {path}"
-    cause = f"checkpoint {found.step} {whose} is not whole on these nodes"
+    cause = f"checkpoint {found.step} {whose} is incomplete on these nodes"
     fix = ""
     for holder, ranks in lacking.items():
         numbers = " and ".join(map(str, ranks))
@@ -224,8 +224,8 @@ def refuse_finished(view: JobView, steps: int | None, step: int) -> None:
     """
     if steps is not None and step >= steps:
         raise SpecError(
-            f"run {view.run} is to make {steps} steps, and its checkpoint is of step {step}",
-            fix=f"say how many it is to make in all: --steps {2 * step}",
+            f"run {view.run} has {steps} steps in all, and its checkpoint is of step {step}",
+            fix=f"set the total number of steps: --steps {2 * step}",
         )
 
 

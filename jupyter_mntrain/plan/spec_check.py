@@ -188,7 +188,7 @@ def _check_entry(spec: JobSpec) -> None:
     if spec.runs_program:
         if script == "-m":
             raise SpecError(
-                "torchrun's --no-python runs a program, and no module of Python",
+                "torchrun's --no-python runs a program, not a Python module",
                 fix="omit --torchrun=--no-python",
             )
         return  # the entry is sent with the job, or on every node's PATH

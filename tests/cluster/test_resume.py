@@ -267,7 +267,7 @@ def test_a_run_that_succeeded_makes_more_steps_and_begets_another(
     first = runs.cluster.job(kept.run)
     with pytest.raises(SpecError) as caught:
         runs.cluster.resume(first.id)
-    assert says(f"is to make {HALF} steps", caught.value.cause)
+    assert says(f"has {HALF} steps in all", caught.value.cause)
     with pytest.raises(RefusedError) as refused:
         runs.cluster.resume(first.id, steps=STEPS, spec=runs.on(first, "node1:2"))
     assert refused.value.kind is Kind.NO_CHECKPOINT

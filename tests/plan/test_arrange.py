@@ -50,7 +50,7 @@ def test_what_can_work(good: JobSpec) -> None:
         (spec(entry=()), "nothing to run"),
         (spec(entry=("-m",)), "-m without a module"),
         (spec(entry=("--nproc", "t.py")), "not a script"),
-        (spec(entry=("-m", "p"), torchrun_arguments=("--no-python",)), "no module of Python"),
+        (spec(entry=("-m", "p"), torchrun_arguments=("--no-python",)), "not a Python module"),
         (spec(entry=("t.py",)), "script 't.py' is not sent with the job"),
         (spec(entry=("t.py",), files={"u.py": ""}), "script 't.py' is not sent"),
         (spec(files={"../t.py": ""}), "outside of the job's directory"),

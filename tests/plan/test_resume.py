@@ -82,7 +82,7 @@ def test_where_shards_are_gone_durable_copies_are_named() -> None:
     for listed in (gone, run()):
         with pytest.raises(RefusedError) as caught:
             choose_checkpoint(listed, None, ("node1",), is_maybe_shared=False, copies="/nas/j-1")
-        told = f"go on from its durable copies: mntrain resume {RUN} --from /nas/j-1"
+        told = f"resume from its durable copies: mntrain resume {RUN} --from /nas/j-1"
         assert says(told, caught.value.fix)
 
 

@@ -228,8 +228,8 @@ class AcceptanceRun:
         if unbroken is None or unbroken.job is None or unbroken.point.problem is not None:
             why = Problem(
                 kind=Kind.ERROR,
-                cause="the same run, unbroken, gave no losses to compare with",
-                fix="see why it failed, and accept again",
+                cause="the uninterrupted run gave no losses to compare with",
+                fix="see why it failed, then run mntrain accept again",
             )
             return ResumedRun(problem=unbroken.point.problem if unbroken else why)
         try:

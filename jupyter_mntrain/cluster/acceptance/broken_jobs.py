@@ -66,7 +66,7 @@ class BrokenJob:
     @property
     def job(self) -> Job:
         if self._job is None:
-            raise NodeError("the job that was to be broken did not start", fix="see what it said")
+            raise NodeError("the job to be interrupted did not start", fix="see its log")
         return self._job
 
     def start(self) -> GangTrial:

@@ -223,8 +223,8 @@ def _hindrance(report: DoctorReport) -> Problem | None:
         return None
     return Problem(
         kind=Kind.REFUSED,
-        cause="the first step was not tried, as what was found stops a launch",
-        fix="mend that first, then run the doctor with --deep again",
+        cause="the first step was not tried, as a finding stops a launch",
+        fix="fix that first, then run the doctor with --deep again",
     )
 
 

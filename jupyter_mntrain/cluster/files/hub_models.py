@@ -136,7 +136,7 @@ async def _refuse_fetching(asked: HubId, progress: Progress) -> None:
         f"{asked.repo} is on none of the nodes and not in this machine's cache, and the page "
         "cannot wait until it is fetched",
         kind=Kind.NO_FILE,
-        fix="in a terminal: mntrain launch, with the job's id or file; it shows how far that is",
+        fix="in a terminal: mntrain launch, with the job's id or file; it shows the progress",
     )
 
 
@@ -213,7 +213,7 @@ async def _run(what: str, asked: HubId, progress: Progress) -> HubReport:
         env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
     )
     assert process.stdout is not None  # noqa: S101 - it is a pipe
-    why = "the program that does it said nothing"
+    why = "its helper process printed nothing"
     found = HubReport(trouble="other", said=why)
     try:
         async for line in process.stdout:
@@ -237,9 +237,9 @@ async def _run(what: str, asked: HubId, progress: Progress) -> HubReport:
 
 def _death(code: int) -> str:
     """Say how the program died. It reports every error that it survives, and exits with 0."""
-    why = f"the program that does it died of signal {-code}"
+    why = f"its helper process was killed by signal {-code}"
     if code == -signal.SIGKILL:
-        why = "the program that does it was killed, as for lack of memory"
+        why = "its helper process was killed, perhaps for lack of memory"
     elif code > 0:
-        why = f"the program that does it ended with exit code {code}"
+        why = f"its helper process ended with exit code {code}"
     return why

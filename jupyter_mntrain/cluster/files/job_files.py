@@ -403,8 +403,8 @@ class _Fetching:
             have = pieces - sum(len(part.missing) for part in self._parts)
             problem = msgspec.structs.replace(
                 error.problem,
-                cause=f"{error.cause}; {have} of {pieces} pieces are here, and stay",
-                fix="pull again once it answers: that goes on with what is here",
+                cause=f"{error.cause}; {have} of {pieces} pieces are here and stay",
+                fix="pull again once it answers: it resumes from what is here",
             )
             raise NodeError.of(problem)
 
@@ -435,9 +435,9 @@ class _Fetching:
         told = {one.path for one in manifest.files}
         if told != names:
             raise RefusedError(
-                f"{min(told ^ names)} came or went on {calls.node} meanwhile",
+                f"{min(told ^ names)} appeared or disappeared on {calls.node} meanwhile",
                 kind=Kind.OUT_OF_TURN,
-                fix="try again: what has come stays",
+                fix="try again: it resumes from what is here",
             )
         return manifest
 

@@ -81,7 +81,7 @@ class JobSearch:
         if not self._matches(text):
             awaited = awaited_words(live.nodes, self._clock.time())
             if awaited and text:
-                raise not_answered(awaited, f"whether there is a job {text} is not known")
+                raise not_answered(awaited, f"it is not known whether job {text} exists")
             named = [view.job_id for view in live.jobs.values() if view.spec.name == text]
             raise job_not_found(text, named[:MOST_NAMESAKES])
         matches = self._matches(text)

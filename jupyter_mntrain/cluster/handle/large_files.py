@@ -110,7 +110,7 @@ class ClusterFiles:
         checked_large_name(*name)
         if to.exists():
             raise RefusedError(
-                f"{to} is there already",
+                f"{to} already exists",
                 fix="say where else to put it: mntrain pull NODE:ROOT:NAME PATH",
             )
         (seat,) = self._seats([node], progress)
@@ -179,7 +179,7 @@ class ClusterFiles:
         self._driver.refuse_read_only()
         if to.exists() or to.is_symlink():
             raise RefusedError(
-                f"{to} is there already", fix="say where else to put it: mntrain pull JOB PATH"
+                f"{to} already exists", fix="say where else to put it: mntrain pull JOB PATH"
             )
         seats, begun_s = self._job_seats(view, node, rank), self._clock.time()
         fetching = fetch_job_files(view.job_id, seats, path, to.absolute(), progress)

@@ -139,7 +139,7 @@ def _refuse_finished(path: str, steps: int | None, step: int) -> None:
     if steps is not None and step >= steps:
         raise SpecError(
             f"the recipe makes {steps} steps, and the checkpoint in {path} has made {step}",
-            fix=f"say how many it is to make in all: --set train.steps={2 * step}",
+            fix=f"set the total number of steps: --set train.steps={2 * step}",
         )
 
 
@@ -153,7 +153,7 @@ def _place_of(begin: str) -> tuple[str, int | None]:
     if not isinstance(begin, str) or not begin.startswith(("/", "~")):
         raise SpecError(
             f"--from {begin}: not an absolute path",
-            fix="give the path of a checkpoint directory on the nodes, from / or ~; or begin with "
+            fix="give the path of a checkpoint directory on the nodes, from / or ~; or start from "
             "a step of a known run: resume JOB --from STEP",
         )
     directory, _, name = begin.rstrip("/").rpartition("/")
@@ -462,7 +462,7 @@ def _refuse_moved(view: JobView, changes: Sequence[SettingChange], before: str |
         where = before or "the nodes' own directories"
         raise SpecError(
             f"checkpoint.directory: the checkpoints of run {view.run} are in {where}",
-            fix="leave it as it was; a new run may begin with them: resume --from STEP",
+            fix="leave it as it was, or start a new run from them: resume --from STEP",
         )
 
 

@@ -55,8 +55,8 @@ async def ask_to_change(
     """
     if view.state in TERMINAL:
         raise RefusedError(
-            f"job {view.job_id} is over ({view.state})",
-            fix=f"go on with other settings: mntrain resume {view.job_id} --set {settings[0]}",
+            f"job {view.job_id} has ended ({view.state})",
+            fix=f"continue with other settings: mntrain resume {view.job_id} --set {settings[0]}",
         )
     step = job_step(view) or 0
     before, after = program_of(await whole_spec(live, view)).changed(

@@ -158,7 +158,7 @@ class Arriving:
             RefusedError: pieces are missing, or the disk fails.
         """
         if not self.is_whole:
-            raise RefusedError("pieces are still missing", fix="push it again: it goes on")
+            raise RefusedError("pieces are still missing", fix="push it again: it resumes")
         try:
             with ThreadPoolExecutor(SYNCING_THREADS, "mntrain syncing") as threads:
                 files, turns = self.manifest.files, range(SYNCING_THREADS)
@@ -252,6 +252,6 @@ def _one_name(first: str, other: str) -> RefusedError:
 def taken(goal: Path) -> RefusedError:
     """Return the error for a destination that has other content."""
     return RefusedError(
-        f"{goal} is there already, with other content",
+        f"{goal} already exists, with other content",
         fix="use another name: --to ROOT:NAME; or delete it first: mntrain gc ROOT:NAME --yes",
     )

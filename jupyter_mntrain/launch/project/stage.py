@@ -248,7 +248,7 @@ class _FolderReader:
         if self._odd:
             yield Problem(
                 kind=Kind.NO_FILE,
-                cause=f"not sent, since they are no regular files: {_named(self._odd)}",
+                cause=f"not sent, since they are not regular files: {_named(self._odd)}",
             )
 
 

@@ -124,7 +124,7 @@ def check_paths(paths: Sequence[str], folders: Sequence[str] = ()) -> None:
     taken: set[str] = set()
     for path in (*paths, *folders):
         if path in taken:
-            raise _refusal(f"{path!r} stands twice in it")
+            raise _refusal(f"it lists {path!r} twice")
         taken.add(path)
     files, known = set(paths), set[str]()
     for path in taken:

@@ -81,10 +81,10 @@ FIXES: dict[Kind, str] = {
     Kind.WAITED_TOO_LONG: "launch it again with a longer --queue-limit, or once that is free",
     Kind.NODE_LOST: "'nodes' shows why; once the node is back the job goes on, or begins again "
     "with --restarts",
-    Kind.TIME_LIMIT: "go on in a new allocation: 'resume', with a longer --time",
-    Kind.PREEMPTED: "go on in a new allocation: 'resume'; the administrators know which queue is "
+    Kind.TIME_LIMIT: "continue in a new allocation: 'resume', with a longer --time",
+    Kind.PREEMPTED: "continue in a new allocation: 'resume'; the administrators know which queue is "
     "not preempted",
-    Kind.NODES_TAKEN: "ask the administrators if nobody of you ended it; go on in a new "
+    Kind.NODES_TAKEN: "ask the administrators if none of you canceled it; continue in a new "
     "allocation: 'resume'",
     Kind.ENDED_EARLY: "check why its loop ended before the others': it may have had fewer batches",
     Kind.UNKNOWN_CAUSE: "measure the links, and read the other ranks' logs; --restarts continues "
@@ -317,7 +317,7 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     (
         Kind.LINK_DOWN,
         "unstable",
-    ): "exchange the cable of {interface} on {node}, or use another port of "
+    ): "replace the cable of {interface} on {node}, or use another port of "
     "the switch; if that does not help, another card",
     (Kind.LINK_DOWN, "gone"): "check the card and its driver on {node}, then launch again",
     (Kind.MTU_TOO_LARGE, "uneven"): "on {node}: ip link set {interface} mtu {mtu}, as the other "
@@ -325,7 +325,7 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     (
         Kind.MTU_TOO_LARGE,
         "small",
-    ): "something between {node} and {peer} carries less, like a VPN "
+    ): "something between {node} and {peer} has a smaller MTU, like a VPN "
     "or a tunnel: try ip link set {interface} mtu 1400 on both, and let ICMP pass the firewalls",
     (Kind.SLOW_RANK, "line"): "look at that line: it takes longer than it did, or does more",
     (Kind.SLOW_RANK, "throttled"): "raise the CPU limit of its container or service (cpu.max, "

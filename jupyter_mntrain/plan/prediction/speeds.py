@@ -56,7 +56,9 @@ def nominal_gpu_speed(name: str, dtype: str, *, tf32: bool = False) -> DeviceSpe
     """
     peak = known_peak(name, dtype, tf32=tf32)
     if peak is None:
-        return DeviceSpeed(flops_per_s=ASSUMED_GPU_FLOPS_PER_S, source="assumed: in no table")
+        return DeviceSpeed(
+            flops_per_s=ASSUMED_GPU_FLOPS_PER_S, source="assumed: GPU not in the table"
+        )
     return DeviceSpeed(
         flops_per_s=SHARE_OF_PEAK * peak.flops_per_s, source=f"half of its peak ({peak.source})"
     )

@@ -74,7 +74,7 @@ def unused_amd_note(nodes: Iterable[tuple[NodeInfo, Collection[int]]]) -> Proble
     return Problem(
         kind=Kind.NO_GPU,
         cause=f"{VENDORS['ROCm']} are not offered: the job runs on the CPU of {', '.join(names)}",
-        fix="use nodes with NVIDIA GPUs if the CPU is not meant",
+        fix="use nodes with NVIDIA GPUs if it should not run on the CPU",
     )
 
 

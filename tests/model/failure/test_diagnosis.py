@@ -108,7 +108,7 @@ def works(peer: str) -> LinkTry:
             (trouble("lossy", "n0"),),
             "n1",
             Kind.LINK_SLOW,
-            "packets are lost on the way over eth1",
+            "even small packets are lost over eth1",
             "policer",
         ),
         *(

@@ -36,7 +36,7 @@ def broken_gpu(parts: Sequence[PartStatus], end: Problem) -> Hypothesis | None:
         told = msgspec.structs.replace(found, time_s=end.time_s, detail=end.detail)
         same_node = part.node == end.node
         told = msgspec.structs.replace(told, rank=end.rank if same_node else None)
-        return Hypothesis(told, (f"GPU {now.index} of {part.node} was well at the launch",))
+        return Hypothesis(told, (f"GPU {now.index} of {part.node} was healthy at the launch",))
     return None
 
 

@@ -38,8 +38,8 @@ def broken_link(
     if one.trouble == "lossy":
         return Problem(
             kind=Kind.LINK_SLOW,
-            cause=f"connections to {one.peer} open, but packets are lost on the way over "
-            f"{one.interface}, small ones, too",
+            cause=f"connections to {one.peer} open, but even small packets are lost over "
+            f"{one.interface}",
             fix=fix_of(Kind.LINK_SLOW, "resent"),
             node=node,
         )

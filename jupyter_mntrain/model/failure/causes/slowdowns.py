@@ -88,7 +88,7 @@ def _throttled(rank: RankPressure, _node: Pressure) -> Change | None:
         return None
     return Change(
         "throttled",
-        f"the CPU limit of its control group holds it {rank.throttled.now:.0%} of the time",
+        f"the CPU limit of its control group throttles it {rank.throttled.now:.0%} of the time",
         fix_of(Kind.SLOW_RANK, "throttled"),
     )
 
