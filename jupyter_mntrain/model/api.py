@@ -158,7 +158,7 @@ LOST_AFTER_S = tunables.seconds("liveness.lost_after_s")
 
 
 class LeaseRequest(Record, frozen=True):
-    """Request for a lease of all of these, or none.
+    """Request for a lease of all these resources, or none.
 
     Args:
         ranks: processes to start on this node.
@@ -258,7 +258,7 @@ class KillRequest(Record, frozen=True):
 
 
 class BlobQuery(Record, frozen=True):
-    """Question which files' contents a node lacks.
+    """Request for a list of the file contents that a node lacks.
 
     Args:
         sizes: bytes by SHA-256.

@@ -257,7 +257,8 @@ def shared_notes(
             yield Problem(
                 kind=Kind.JOBS_RUNNING,
                 cause=f"{listed(others)} also computes on its CPU cores: both will be slower",
-                fix="nothing if that is acceptable; otherwise wait until it has ended, or choose another node",
+                fix="nothing if that is acceptable; otherwise wait until it has ended, or choose "
+                "another node",
                 node=node.name,
             )
         shared = [

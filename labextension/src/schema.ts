@@ -987,7 +987,7 @@ export interface Stall {
   seen_s?: number | null;
 }
 /**
- * Stacks of a rank when its part stalled.
+ * The stacks of a rank when its part stalled.
  *
  *     Args:
  *         where: innermost line of the script's own code in the main thread: ``load (data.py:12)``;
@@ -1232,7 +1232,7 @@ export interface SavedStep {
   problem?: Problem | null;
 }
 /**
- * A time in which a job was slower than before, stalled, or was warned of.
+ * A time in which a job was slower than before, stalled, or had a warning.
  *
  *     Args:
  *         problem: why; it began at its ``time_s``.
@@ -3006,7 +3006,7 @@ export interface WrittenFiles {
   };
 }
 /**
- * What a job wrote on a node: in the folder that it runs in, but what was sent there.
+ * The files that a job wrote on a node, in its folder, without those that were sent there.
  *
  *     Args:
  *         path: of that folder.

@@ -54,7 +54,7 @@ _BREAKING: frozenset[Part] = frozenset({"gang", "failures", "resume"})
 
 
 class AcceptanceRun:
-    """A single acceptance run on a cluster.
+    """One acceptance run on a cluster.
 
     Args:
         cluster: an open one.

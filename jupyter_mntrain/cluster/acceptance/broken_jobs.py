@@ -1,4 +1,4 @@
-"""Broken jobs: one that is killed and resumes, and one that competes for its nodes and fails."""
+"""Broken jobs: one is killed and resumes, another one competes for its nodes and fails."""
 
 from __future__ import annotations
 

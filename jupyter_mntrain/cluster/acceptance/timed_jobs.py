@@ -1,4 +1,4 @@
-"""Timed jobs: the same training on more and more nodes."""
+"""Timed jobs: runs the same training on increasing numbers of nodes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LOADED_S = 6.0
 
 
 class ClusterDoctor:
-    """Examines a cluster's nodes, from :attr:`Cluster.doctor`. Safe from any thread."""
+    """Checks a cluster's nodes, from :attr:`Cluster.doctor`. Safe from any thread."""
 
     def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
         self._driver, self._search, self._clock = driver, search, clock

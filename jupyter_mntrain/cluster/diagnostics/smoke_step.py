@@ -89,7 +89,7 @@ TAKEN = frozenset({Kind.GPU_TAKEN, Kind.PORT_TAKEN, Kind.JOBS_RUNNING})
 
 
 class ClusterTrial:
-    """Tries jobs, from :attr:`Cluster.trial`. Safe from any thread."""
+    """Starts jobs to see whether they work, from :attr:`Cluster.trial`. Safe from any thread."""
 
     def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
         self._driver, self._search, self._clock = driver, search, clock

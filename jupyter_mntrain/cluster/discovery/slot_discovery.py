@@ -141,7 +141,7 @@ AGAIN_EVERY_S = 5.0
 
 
 class SlotDiscovery(Discovery):
-    """Follows the directory of an allocation.
+    """Finds the agents of an allocation by the files in its directory.
 
     Args:
         on_taken: called with the slots that were taken from it, by name, each with why.

@@ -87,7 +87,7 @@ class LogLine(Record, frozen=True):
 
 
 class TornLines:
-    """Puts lines together as ranks wrote them, with or without the labels of torchrun.
+    """Joins pieces of log lines as ranks wrote them, with or without torchrun's labels.
 
     torchrun reads what a rank has written so far, and labels each piece: what comes in pieces, as
     by ``print(a, b)`` of an unbuffered Python, has a label in its middle, and a progress bar that

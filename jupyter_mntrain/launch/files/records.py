@@ -27,7 +27,8 @@ class LargeFile(Record, frozen=True):
 
 
 class PieceManifest(Record, frozen=True):
-    """What is sent: its files one after another, cut into pieces that are checked by their hash.
+    """The content of a transfer: its files in sequence, split into pieces that are verified by
+    hash.
 
     Args:
         files: sorted by path; a single one with an empty path is not a folder.
@@ -47,12 +48,12 @@ class PieceManifest(Record, frozen=True):
         return [one.path for one in self.files] != [""]
 
     def size_of(self, piece: int) -> int:
-        """Bytes of a piece."""
+        """Return the size of a piece in bytes."""
         return min(self.piece_bytes, self.size_bytes - piece * self.piece_bytes)
 
 
 class JobFiles(Record, frozen=True):
-    """What a job wrote on a node: in the folder that it runs in, but what was sent there.
+    """The files that a job wrote on a node, in its folder, without those that were sent there.
 
     Args:
         path: of that folder.
@@ -80,12 +81,12 @@ class WantedFiles(Record, frozen=True):
     without: tuple[str, ...] = ()
 
     def includes(self, path: str) -> bool:
-        """Whether a file is the one, or in that folder."""
+        """Whether a file is the wanted one or in the wanted folder."""
         return not self.path or path == self.path or path.startswith(f"{self.path}/")
 
 
 class Hashing(Record, frozen=True):
-    """How far a node is with reading what it has under a name.
+    """The progress of a node that hashes what it has under a name.
 
     Args:
         manifest: the result; ``None`` until everything is read.
@@ -97,7 +98,7 @@ class Hashing(Record, frozen=True):
 
 
 class Deposit(Record, frozen=True):
-    """A transfer that a driver begins, or goes on with, on one of its nodes.
+    """A transfer to a node that a driver starts or resumes.
 
     Args:
         nodes: ids of the nodes that may fetch pieces from this one.
@@ -110,7 +111,7 @@ class Deposit(Record, frozen=True):
 
 
 class TransferState(Record, frozen=True):
-    """What a node has of a transfer.
+    """The state of a transfer on a node.
 
     Args:
         held: ranges of pieces, from the first up to the last, which is not included.
@@ -139,7 +140,7 @@ class PieceSource(Record, frozen=True):
 
 
 class HeldThing(Record, frozen=True):
-    """Something that lies on a node.
+    """A large file or folder that is stored on a node.
 
     Args:
         what: ``models:NAME``; ``blobs``; ``incomplete models:…``; ``checkpoints of RUN``.
@@ -153,7 +154,7 @@ class HeldThing(Record, frozen=True):
 
 
 class NodeSpace(Record, frozen=True):
-    """What large things lie on a node.
+    """The large files and folders that are stored on a node, and the space they take.
 
     Args:
         roots: path by name.
@@ -166,7 +167,7 @@ class NodeSpace(Record, frozen=True):
 
 
 class CleanRequest(Record, frozen=True):
-    """Request to delete what no job uses.
+    """Request to delete files that no job uses.
 
     Args:
         names: ``models:NAME`` to delete, too.
@@ -178,7 +179,7 @@ class CleanRequest(Record, frozen=True):
 
 
 class Cleaned(Record, frozen=True):
-    """What was deleted, or would be.
+    """The files that were deleted, or would be.
 
     Args:
         kept: what was asked for and stays: why, by name.

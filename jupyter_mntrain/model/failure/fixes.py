@@ -82,8 +82,8 @@ FIXES: dict[Kind, str] = {
     Kind.NODE_LOST: "'nodes' shows why; once the node is back the job goes on, or begins again "
     "with --restarts",
     Kind.TIME_LIMIT: "continue in a new allocation: 'resume', with a longer --time",
-    Kind.PREEMPTED: "continue in a new allocation: 'resume'; the administrators know which queue is "
-    "not preempted",
+    Kind.PREEMPTED: "continue in a new allocation: 'resume'; the administrators know which queue "
+    "is not preempted",
     Kind.NODES_TAKEN: "ask the administrators if none of you canceled it; continue in a new "
     "allocation: 'resume'",
     Kind.ENDED_EARLY: "check why its loop ended before the others': it may have had fewer batches",

@@ -15,7 +15,7 @@ MOST_KEPT = 40
 
 
 class Episode(Record, frozen=True):
-    """A time in which a job was slower than before, stalled, or was warned of.
+    """A time in which a job was slower than before, stalled, or had a warning.
 
     Args:
         problem: why; it began at its ``time_s``.

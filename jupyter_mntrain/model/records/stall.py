@@ -15,7 +15,7 @@ uninterruptible system call; in a collective or a receive; in its own code."""
 
 
 class RankStack(Record, frozen=True):
-    """Stacks of a rank when its part stalled.
+    """The stacks of a rank when its part stalled.
 
     Args:
         where: innermost line of the script's own code in the main thread: ``load (data.py:12)``;

@@ -1,4 +1,4 @@
-r"""Untrusted text: makes text of others safe to show. Pure.
+r"""Untrusted text: makes text from other programs and people safe to show. Pure.
 
 Foreign is all text that is not a literal of ours: names, exceptions, log lines, file names, what
 agents and mDNS say. A terminal obeys control characters, and bidirectional controls let one text

@@ -575,7 +575,7 @@ def predicted_spans(
     microbatches: int = 0,
     update_s: float = 0.0,
 ) -> StepSpans:
-    """The spans of a simulated step.
+    """Return the spans of a simulated step.
 
     Args:
         links: between nodes: messages within a node take no time and are left out.

@@ -12,7 +12,7 @@ LINE_MARK = "mntrain doctor: "
 
 
 class TriedRank(Record, frozen=True):
-    """A rank that has made its first step.
+    """A rank that has made its first step or, for a script, its first collective.
 
     Args:
         seconds: of its first step, or of its first collective.
