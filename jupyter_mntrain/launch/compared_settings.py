@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.setting import DifferentSetting, Setting, Set
 from jupyter_mntrain.model.text.secrets import shown, shown_words
 
 DIGEST = 12
-"""Characters of a SHA-256 that tell two contents apart."""
+"""Characters of a SHA-256 that are shown to distinguish contents."""
 
 NAME = "launch.name"
 """What a job is called is not what it does."""

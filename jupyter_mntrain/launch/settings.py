@@ -35,7 +35,7 @@ OPTIONS: Final[Mapping[str, str]] = {
 
 
 _NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
-"""Options of which no value means that there is none."""
+"""Options for which no value means no limit."""
 
 
 def settings_of_job(spec: JobSpec, run: JobId | None = None) -> tuple[Setting, ...]:

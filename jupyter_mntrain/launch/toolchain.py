@@ -9,7 +9,7 @@ from pathlib import Path
 from jupyter_mntrain.model.records.node import Tools
 
 PACKAGES = ("triton", "pytorch-triton", "liger-kernel", "torchao", "flash-attn", "peft")
-"""What optional parts of recipes import."""
+"""Packages that optional parts of recipes import."""
 
 
 def find_tools(packages: Mapping[str, str], include: str, environment: Mapping[str, str]) -> Tools:

@@ -46,10 +46,10 @@ PAYLOAD_SHARE: Final = 1448 / 1514
 """What TCP with timestamps carries of each Ethernet frame; assumed of links not measured."""
 
 ASSUMED_BYTES_PER_S: Final[Mapping[str, float]] = {"wireless": 100e6 / 8, "loopback": 16e9 / 8}
-"""Of an interface that does not state its speed, by kind; 1 Gbit/s of other kinds."""
+"""Speed of an interface that does not report one, by kind; 1 Gbit/s for other kinds."""
 
 ASSUMED_LATENCY_S: Final[Mapping[str, float]] = {"wireless": 2e-3, "loopback": 3e-5}
-"""Of a link that was not measured, by the interface's kind; 0.1 ms of other kinds."""
+"""Latency of a link that was not measured, by the interface's kind; 0.1 ms for other kinds."""
 
 
 def link_speeds(
@@ -136,7 +136,7 @@ def _assumed_latency_s(interface: Interface) -> float:
 
 
 HEAD_DIM = 64
-"""Of the layers that are measured."""
+"""Dimension of a head in the measured layers."""
 
 MOST_SLOWER = 1.25
 """A job whose ranks computed up to this much longer than expected corrects what was measured."""

@@ -36,7 +36,7 @@ from jupyter_mntrain.model.text.label import MOST_NOTE_CHARACTERS, JobLabel
 from jupyter_mntrain.model.text.secrets import HIDDEN, has_hidden
 
 MOST_NAME_CHARACTERS = 128
-"""It stands in every table and picture of the job."""
+"""Limit of a job's name, which is shown in every table and picture of the job."""
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
 CONDA, UV = "conda:", "uv:"

@@ -27,7 +27,7 @@ COMMANDS: Final = (
     "mntrain launch quick-check --wait",
     "mntrain plot -o first-run.png",
 )
-"""Of docs/by_hand.md, once the nodes have joined. A test compares."""
+"""The commands in docs/by_hand.md after the nodes have joined. A test compares them."""
 
 
 def run_documented(

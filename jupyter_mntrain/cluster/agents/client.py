@@ -50,7 +50,7 @@ SAMPLES_S = 30.0
 T = TypeVar("T")
 
 CUT = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-"""Of a connection that was open."""
+"""Errors of a connection that was open."""
 
 
 class AgentClient(AgentCalls):

@@ -52,7 +52,7 @@ def open_http(context: ssl.SSLContext) -> httpx.AsyncClient:
 MOST_BYTES = "mntrain_most_bytes"
 """Extension of a request: how long its answer may be; 0 for a stream, whose lines are bounded."""
 MOST_STRANGERS_BYTES = 1 << 20
-"""Of a machine that has proved nothing."""
+"""Limit of an answer from a machine that has not been authenticated."""
 MOST_LINE_BYTES = 64 << 20
 
 

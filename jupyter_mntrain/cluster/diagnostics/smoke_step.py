@@ -80,7 +80,7 @@ def delete_job(job: Job) -> None:
 LIMIT_S = tunables.seconds("doctor.deep_limit_s")
 
 NAME = "doctor"
-"""Of the job, while it lasts."""
+"""Name of the temporary job."""
 
 START_SCRIPT = f"{mntrain_start_trial.__name__.rpartition('.')[2]}.py"
 

@@ -91,7 +91,7 @@ class Swarm:
         self.failed: dict[str, MntrainError] = {}
         """Why a node did not get everything."""
         self.sent_bytes: Counter[str] = Counter()
-        """By sender; empty = the source."""
+        """Bytes by sender; empty = the source."""
 
     async def run(self, held: Mapping[str, set[int]], what: str, progress: Progress) -> None:
         """Send every receiver the pieces it lacks. A node that fails does not stop the others."""

@@ -42,7 +42,7 @@ class ClusterDiscovery:
         self._session = session
         self._peers = peers
         self._watched: dict[Path | str, SlotDiscovery | SlotReaching] = {}
-        """Of allocations, by directory or id."""
+        """What follows each allocation, by directory or id."""
         session.on_close(self.close)
 
     @property

@@ -228,8 +228,8 @@ _SETTINGS_UNKNOWN = Problem(
 
 
 Losses = Literal["equal", "rounding", "other", "by-script"]
-"""Of a resumed run: those of an unbroken one; except for rounding; other ones; or a script's
-own."""
+"""How a resumed run's losses compare with an uninterrupted run's: equal, equal except for
+rounding, other, or up to the script."""
 
 
 class ResumePlan(Record, frozen=True):

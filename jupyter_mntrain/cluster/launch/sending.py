@@ -19,7 +19,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import by_size
 
 FRAME_BYTES = 16
-"""That MessagePack puts around a content, at most."""
+"""Most bytes that MessagePack adds around a content."""
 
 PARALLEL = 4
 """Files are sent in parts of this size, and as many at a time to each node."""

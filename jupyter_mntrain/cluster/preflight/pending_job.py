@@ -38,7 +38,7 @@ from jupyter_mntrain.model.sources.launchers import without_launchers
 from jupyter_mntrain.model.whereabouts import current_folder
 
 _CACHE = re.compile(r"\.|__pycache__$")
-"""Files and folders that no script means."""
+"""Files and folders that a script never means to read."""
 _MAY_CHANGE = re.compile(r"\b(environb?|putenv|load_dotenv|runpy|exec|sys|site|pip|conda)\b")
 """In the text of each module that changes the environment, or where Python looks for modules."""
 _OF_A_LOGIN = re.compile(

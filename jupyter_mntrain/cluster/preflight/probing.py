@@ -40,7 +40,7 @@ from jupyter_mntrain.plan.networks.trial_ends import TrialEnds, trial_ends
 
 
 MOST_TIMES = 40
-"""A node is asked again for what its interpreter loads."""
+"""How often a node is asked again for the versions that its interpreter loads."""
 
 
 async def ask_facts(
@@ -101,7 +101,7 @@ async def _with_loaded(
 
 
 USUAL_PORTS = (29400, 29500)
-"""That torchrun and scripts use for the rendezvous if no other is given."""
+"""Ports that torchrun and scripts use for the rendezvous by default."""
 
 
 def ports_of(spec: JobSpec | None) -> tuple[int, ...]:
@@ -389,10 +389,10 @@ class _Way(NamedTuple):
 class _Tried(NamedTuple):
     trial: PathTrial
     range: tuple[int, int] | None
-    """Of the receiver."""
+    """The receiver's port range."""
     at_s: float
     troubles: frozenset[tuple[JobId, int]]
-    """That jobs had had."""
+    """The troubles of jobs at that time."""
 
 
 class KnownPaths(NamedTuple):

@@ -68,7 +68,7 @@ class ClusterView:
     """Seconds for which this process was suspended or too busy to listen."""
     _watches: dict[AgentWatch, asyncio.Task[None]] = field(default_factory=dict)
     _views: dict[AgentWatch, NodeView] = field(default_factory=dict)
-    """As they were published."""
+    """The views as they were published."""
     _ledger: JobLedger = field(init=False)
     _tasks: Sequence[asyncio.Task[None]] = ()
 

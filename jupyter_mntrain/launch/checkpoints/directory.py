@@ -29,7 +29,7 @@ from jupyter_mntrain.model.records.checkpoint import (
 
 MANIFEST = "manifest.json"
 ASIDE = "damaged-"
-"""What the folder of a checkpoint that was skipped is called, before its usual name."""
+"""Prefix of the folder's name of a checkpoint that was put aside."""
 PINNED = "pinned"
 """Empty file in a checkpoint that is never pruned."""
 

@@ -28,7 +28,7 @@ SYNCING_THREADS = 8
 """A disk writes what several ask for at once: of 200,000 small files each waits for it alone."""
 
 PARTIAL = ".mntrain"
-"""Folder of what has not come whole, on the disk of what it becomes."""
+"""Folder for unfinished transfers, on the disk of their destination."""
 _TREE, _LIST, NAME = "tree", "arrived", "name"
 
 

@@ -8,7 +8,7 @@ TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
 COMPRESSIBLE_FILES = TEXT_FILES | {".jsonl", ".ndjson", ".json", ".csv", ".tsv"}
 COMPRESSIONS = frozenset({".gz", ".zst"})
 DATA_FILES = COMPRESSIBLE_FILES | {".parquet", ".arrow"}
-"""Suffixes of what is read from a folder of data."""
+"""Suffixes of the files that are read from a folder of data."""
 
 
 def data_suffix(name: str) -> str:

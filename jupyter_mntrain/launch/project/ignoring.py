@@ -16,7 +16,7 @@ ignores. As in git, ``.gitignore`` says nothing of files that are tracked.
 """
 
 _GIT_PATIENCE_S = 5.0
-"""Asking git which files it tracks; after this, none."""
+"""Timeout for asking git which files it tracks; afterwards none count as tracked."""
 
 _USUAL = GitIgnoreSpec.from_lines(
     [".git", ".hg", ".svn", "__pycache__/", "*.pyc", ".ipynb_checkpoints/", ".DS_Store", "._*"]

@@ -183,7 +183,7 @@ class _FolderReader:
         self.files: list[Found] = []
         self.folders: list[str] = []
         self.left_out: list[str] = []
-        """What is ignored, except what every project has and nobody would miss."""
+        """Ignored paths, except those that every project has, such as caches."""
         self._outside: list[str] = []
         self._odd: list[str] = []
 

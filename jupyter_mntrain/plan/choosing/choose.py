@@ -43,7 +43,7 @@ from jupyter_mntrain.recipe.sections import OptimizerKind, Recipe
 
 
 MOST_ADDED: Final = 4
-"""Ranks that are tried besides those there are."""
+"""Most ranks that are tried in addition to the existing ones."""
 
 _OPTIMIZERS: Final[tuple[OptimizerKind, ...]] = ("adamw-8bit", "adamw-4bit", "adafactor")
 
@@ -123,7 +123,7 @@ def _sharded(task: Task, replaced: str) -> Iterator[_Change]:
 
 
 _ANY_LINK = LinkSpeed(bytes_per_s=1e8, source="assumed")
-"""To a node that there is not: how fast it is does not decide whether a job fits."""
+"""Link to an imaginary node: its speed does not decide whether a job fits."""
 
 
 def _more_ranks(task: Task, chain: Chain) -> Iterator[_Change]:

@@ -31,7 +31,7 @@ CPU_LAYER_S: Final = 3e-4
 0.4 to 0.5 ms backward."""
 
 LinkBetween = Callable[[int, int], LinkSpeed]
-"""What a link from one rank to another does; asked only for ranks of different nodes."""
+"""Speed of the link between two ranks; called only for ranks on different nodes."""
 
 
 class Device(Record, frozen=True):

@@ -330,7 +330,7 @@ WITHIN_A_NODE: Final = LinkSpeed(
 """Sums over PCIe or shared memory. NVLink is faster."""
 
 AGREED_BYTES: Final = 8
-"""Of each number in the small all-reduce of a step: float64."""
+"""Bytes of each number in the small all-reduce of a step: float64."""
 
 VOTES: Final = 6
 """Numbers next to loss and norm: about saving, stopping and changes of the recipe."""
@@ -856,10 +856,10 @@ WORTH_MOVING: Final = 0.002
 """Share of a step that another split must save."""
 
 FEW_SPLITS: Final = 200
-"""Of which all are tried."""
+"""Number of splits up to which all are tried."""
 
 FEW_STAGES: Final = 6
-"""Of which every move of a layer is tried."""
+"""Number of stages up to which every move of a layer is tried."""
 
 
 class Task(Record, frozen=True):
@@ -926,7 +926,7 @@ class Priced:
         self.setup = setup
         self.price = Price(setup, task.config, chain)
         self.lack: Shortfall | None = None
-        """Of the last split that did not fit."""
+        """The shortfall of the last split that did not fit."""
         self.room = Room(setup, task.config, chain)
         self._cap = self.price.places
         self._agreement_s: float | None = None

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 KEPT: Final = 64
 MOST_KEPT_RANKS: Final = 32
-"""Between more, links alone would take longer to compare than many searches."""
+"""Ranks up to which results are cached: comparing more ranks' links outlasts many searches."""
 
 
 class Newest(Generic[T]):

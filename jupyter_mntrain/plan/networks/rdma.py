@@ -19,7 +19,7 @@ ACTIVE = "ACTIVE"
 DOWN = "DOWN"
 
 Fabrics = Mapping[RdmaPort, Mapping[str, int]]
-"""Of each usable port the subnets it is in, and the index of its GID there."""
+"""The subnets of each usable port, with the index of its GID there."""
 
 
 class UnusedRdma(Record, frozen=True):

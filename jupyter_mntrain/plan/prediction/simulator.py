@@ -69,7 +69,7 @@ class LinkTimes(NamedTuple):
 
 
 FREE = LinkTimes()
-"""Between ranks of one node."""
+"""Times between ranks of one node."""
 
 
 class BusySpan(NamedTuple):
@@ -113,7 +113,7 @@ class Simulated(NamedTuple):
 
 
 Port = tuple[str, Hashable]
-"""What goes out of a node, or comes in."""
+"""A node's outgoing or incoming traffic."""
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class Wires(Generic[T]):
         self._left: dict[Pair, float] = {}
         """Share of the message in front that is still to be sent."""
         self._shared: dict[Pair, float] = {}
-        """Rates at present."""
+        """Current rates."""
         self._at_s = 0.0
 
     def has(self, pair: Pair) -> bool:
@@ -356,7 +356,7 @@ class _Walk:
         self._computed: list[list[BusySpan]] = [[] for _ in orders]
         self._sent: dict[Pair, list[BusySpan]] = defaultdict(list)
         self._messages: dict[StageAction, _Message] = {}
-        """By their receiver's action."""
+        """Messages by their receiver's action."""
         self._waiting: dict[tuple[StageAction, str], int] = {}
         """Rank that waits until a message has left or arrived."""
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
@@ -364,7 +364,7 @@ class _Walk:
         occupied = {pair: link(*pair).occupied for pair in permutations(range(len(orders)), 2)}
         rates = {pair: 1.0 / each for pair, each in occupied.items() if each > 0 and node_of}
         self._free_s: dict[Pair, float] = defaultdict(float)
-        """Of links that share nothing."""
+        """When each link is free again, for links that share nothing."""
         self._wires: Wires[tuple[StageAction, bool]] = Wires(rates, node_of or int)
         """A message, by its receiver's action, or word that it is awaited."""
         self._is_one_connection = is_one_connection

@@ -37,13 +37,13 @@ from jupyter_mntrain.telemetry.formulas import (
 
 
 SHARE_OF_PEAK: Final = 0.5
-"""What large matrix products achieve of a data sheet's peak, roughly."""
+"""Share of a data sheet's peak that large matrix products achieve, roughly."""
 
 ASSUMED_GPU_FLOPS_PER_S: Final = 20e12
-"""Of a GPU that is in no table."""
+"""Speed of a GPU that is not in the table."""
 
 ASSUMED_CORE_FLOPS_PER_S: Final = 30e9
-"""Of one CPU core, in matrix products of float32, roughly."""
+"""Speed of one CPU core in float32 matrix products, roughly."""
 
 
 def nominal_gpu_speed(name: str, dtype: str, *, tf32: bool = False) -> DeviceSpeed:
@@ -78,7 +78,7 @@ def nominal_cpu_speed(cores: int, ranks: int) -> DeviceSpeed:
 
 
 FREE_BYTES_PER_S = 1e15
-"""Of memory that took no time besides the products; JSON knows no infinity."""
+"""Speed of memory whose time cannot be measured; JSON has no infinity."""
 
 BOTH_PASSES = 5
 """Times that what is saved passes through memory in both passes, as in a stage's cost."""

@@ -447,7 +447,7 @@ def _taken(layers: int, costs: Sequence[RankCost], limit: float) -> int:
 
 
 LATER = sys.maxsize
-"""Turn that is not known yet."""
+"""A turn that is not known yet."""
 
 ROUNDS = 6
 """Times its number of stages that a pipeline runs before its pace is taken for steady."""
@@ -620,7 +620,7 @@ FULL = 0.95
 
 
 Links = Mapping[Pair, LinkSpeed]
-"""By sender's and receiver's rank; a pair that is missing is on one node."""
+"""Links by sender's and receiver's rank; a missing pair is on one node."""
 
 
 class PredictedStep(Record, frozen=True):

@@ -25,7 +25,7 @@ compatibility; CUDA toolkit release notes, table of minimum drivers).
 _OLDER = min(LEAST_DRIVERS) - 1
 
 VENDORS = {"ROCm": "AMD GPUs (ROCm)", "XPU": "Intel GPUs (XPU)"}
-"""What torch can be built for that is not offered."""
+"""Platforms that torch can be built for, but that are not supported."""
 
 _NUMBER = re.compile(r"\d+")
 

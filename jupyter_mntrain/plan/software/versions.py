@@ -18,7 +18,7 @@ from jupyter_mntrain.model.records.node import NodeInfo, Versions
 KEYS = ("mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform", "driver")
 
 GPU_KEYS = frozenset({"cuda", "nccl", "driver"})
-"""Not compared on nodes without GPUs."""
+"""Versions that are not compared on nodes without GPUs."""
 
 MAY_DIFFER = frozenset({"driver"})
 """Ranks communicate, and compute the same, although these differ; each needs what its GPUs need."""
@@ -29,7 +29,7 @@ PATCH_MAY_DIFFER = frozenset({"transformers"})
 PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "transformers"}
 
 ABSENT = "not installed"
-"""In place of the majority's version, where most have none."""
+"""Stands for the majority's version if most nodes have none."""
 
 _BUILD = re.compile(r"\+cu\d+$")
 """What a torch was built for; the CUDA version is compared by itself."""
