@@ -27,7 +27,7 @@ KINDS: Final = {
 }
 
 _NOT_OF_FILES: Final = frozenset({Kind.TOO_MANY_FILES, Kind.OUT_OF_MEMORY, Kind.DISK_FULL})
-"""Those that say enough without a file's name; a socket, too, has no permission."""
+"""Errors that say enough without a file's name; sockets, too, may lack a permission."""
 
 _HERE: Final = {
     Kind.DISK_FULL: "free some space, or raise the quota; df -h and df -i show what is full",

@@ -48,7 +48,7 @@ class HeardClock:
     """
 
     PACE = 0.25
-    """By which part of the time between two lines their arrivals may differ from it."""
+    """Share by which the time between two arrivals may differ from that between the lines."""
 
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None

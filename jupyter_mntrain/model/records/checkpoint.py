@@ -17,7 +17,7 @@ FORMAT = 1
 BEST: Final = "best"
 
 MOST_STEPS: Final = 100_000_000
-"""Of a run."""
+"""Most steps of a run."""
 
 WantedStep = int | Literal["best"]
 """Which checkpoint of a run: of this step, or the one with the lowest evaluation loss."""

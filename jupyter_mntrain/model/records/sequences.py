@@ -9,11 +9,11 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.text.foreign import visible
 
 LEARNED, SPECIAL = ("⟦", "⟧"), ("⟨", "⟩")
-"""What text puts around what is learned, and around each special token."""
+"""Marks that text puts around trained tokens, and around each special token."""
 LEGEND = "⟦learned⟧, ⟨special token⟩"
 
 MOST_LINES = 48
-"""Of a sequence, as text."""
+"""Most lines of a sequence that is shown as text."""
 
 _BETWEEN = {
     "begun": "it began in another sequence",

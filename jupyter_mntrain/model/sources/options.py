@@ -17,7 +17,7 @@ OptionKind = Literal["text", "lines", "choice"]
 """``lines``: any number of values, in their order. ``choice``: one of the option's choices."""
 
 Values = dict[str, tuple[str, ...]]
-"""By name of the option; most have one value."""
+"""Values by name of the option; most have one."""
 
 
 class SourceOption(Record, frozen=True):

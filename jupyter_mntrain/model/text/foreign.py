@@ -28,7 +28,7 @@ from typing import Final
 LINE_LIMIT: Final = 4000
 """40 lines of a terminal. Exceptions of libraries can hold whole tensors."""
 NAME_LIMIT: Final = 200
-"""Of what anyone on the network may announce: our own names are shorter."""
+"""Limit of names that anyone on the network may announce: our own are shorter."""
 
 _UNSAFE_CLASS: Final = (
     # C0 without tab and newline, DEL, C1

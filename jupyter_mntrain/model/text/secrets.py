@@ -160,7 +160,7 @@ _NO_VALUE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""What is no secret whatever its name is."""
+"""Values that are not secrets, whatever their name is."""
 _PROSE = re.compile(r"[ \t]+[a-z]")
 _TOKEN_LIKE = re.compile(r"[\w+/=.~:%-]{8,}", re.ASCII)
 JUDGED_CHARACTERS = 256

@@ -22,7 +22,7 @@ PortTrouble = Literal["silent", "refused", "unreachable", "no source", "another 
 lost its own address. ``another machine``: it opens, but the node that listens has not answered.
 """
 Flow = Literal["works", "stuck", "lossy"]
-"""Of many bytes over a connection. ``stuck``: small packets arrive and large ones do not."""
+"""Result of sending many bytes. ``stuck``: small packets arrive and large ones do not."""
 
 
 class PathListen(Record, frozen=True):
