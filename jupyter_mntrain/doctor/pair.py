@@ -146,9 +146,7 @@ class PairCheck(Check):
     def closed(
         self, case: Case, node: CheckedNode, trial: PathTrial, said: str, problem: Problem
     ) -> Finding:
-        """Return a finding that connections fail; it stops launches that connect in this
-        direction.
-        """
+        """Return a finding that connections fail; it stops launches that connect that way."""
         if is_dialed(case, trial):
             return self.found("stops", node, said, problem, peer=trial.peer)
         cause = f"{problem.cause}; the ranks of this job connect the other way, so it runs"
@@ -308,9 +306,7 @@ def _twice(case: Case) -> Iterator[tuple[Owned, Owned]]:
 
 
 def _odd_masks(case: Case) -> list[tuple[str, tuple[Owned, Owned]]]:
-    """Return nodes whose netmask differs from their network's, each with a node that has the usual
-    one.
-    """
+    """Return nodes with an unusual netmask, each with a node that has their network's usual one."""
     networks = {node.name: {one.address.network for one in owned([node])} for node in case.nodes}
     differ = [
         (one, other)

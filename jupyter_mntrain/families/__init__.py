@@ -255,9 +255,7 @@ def parameters(
 def _shape(
     words: str, sizes: Mapping[str, int], config: Mapping[str, Any]
 ) -> tuple[int, ...] | None:
-    """Return a weight's shape, as in :attr:`Family.layer`; ``None`` if a model of this config
-    lacks it.
-    """
+    """Return a weight's shape, as in :attr:`Family.layer`; ``None`` if the model lacks it."""
     sums, field = _parsed(words)
     if field and not config.get(field):
         return None

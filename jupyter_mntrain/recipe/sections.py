@@ -466,9 +466,7 @@ class DataParallelSection(UserRecord, frozen=True):
 
     @property
     def syncs_rarely(self) -> bool:
-        """Whether replicas train independently between syncs; else they sum gradients in every
-        step.
-        """
+        """Whether replicas train independently between syncs, not summing gradients in every step."""
         return self.sync_every > 0
 
     @property

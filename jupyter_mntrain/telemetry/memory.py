@@ -50,5 +50,5 @@ class MemoryGauge:
         return torch.cuda.max_memory_reserved(self._device)
 
     def fields(self) -> dict[str, int | None]:
-        """Return both, as fields of a step."""
+        """Return allocated and reserved bytes, as fields of a step."""
         return {"memory_bytes": self.bytes(), "reserved_bytes": self.reserved_bytes()}

@@ -52,7 +52,5 @@ def own_seat(
 
 
 def can_compile_for_gpus() -> bool:
-    """Whether kernels for a GPU can be compiled here: that takes triton, a C compiler and
-    Python.h.
-    """
+    """Whether kernels for a GPU can be compiled here, with triton, a C compiler and Python.h."""
     return lacking_tools(own_tools(), on_gpu=True) is None

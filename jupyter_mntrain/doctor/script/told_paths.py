@@ -1,6 +1,4 @@
-"""Evaluates expressions that name files in a script, as far as that is possible without running
-it.
-"""
+"""Evaluates expressions that name files in a script, as far as possible without running it."""
 
 from __future__ import annotations
 

@@ -87,9 +87,7 @@ def _origin(
 
 
 def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Yield the fields whose ``auto`` or missing value is resolved before the start, with the
-    result.
-    """
+    """Yield fields whose ``auto`` or missing value is resolved before the start, and the result."""
     if recipe.model.path is None:
         shape = preset_config(recipe.model)
         yield "model.preset", recipe.model.preset or DEFAULT_PRESET

@@ -232,9 +232,7 @@ class ChatWriter:
 
     @cached_property
     def special(self) -> SpecialTokens:
-        """The tokenizer's special tokens, and others with which the template marks turns
-        (DeepSeek's).
-        """
+        """The tokenizer's special tokens, and others that mark turns in the template (DeepSeek's)."""
         return SpecialTokens(self._tokenizer, self._turn_markers(), splits=self._splits)
 
     def _turn_markers(self) -> list[str]:
@@ -268,9 +266,7 @@ class ChatWriter:
         return RenderedChat(text, written.answers and answers, written.special)
 
     def _known(self, message: Message) -> Message:
-        """Return the message in a role that the template knows: ``developer`` may become
-        ``system``.
-        """
+        """Return the message in a role that the template knows: ``developer`` can be ``system``."""
         if message["role"] == "developer" and "developer" not in self.template:
             return {**message, "role": "system"}
         return message

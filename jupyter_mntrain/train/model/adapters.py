@@ -223,7 +223,7 @@ def _whole(weight: Any) -> torch.Tensor:
 
 
 def _shape(weight: torch.Tensor, family: Family) -> LinearShape:
-    """Return the outputs and inputs of a linear layer's weight."""
+    """Return the numbers of outputs and inputs of a linear layer's weight."""
     rows, columns = weight.shape
     return (columns, rows) if family.transposed else (rows, columns)
 

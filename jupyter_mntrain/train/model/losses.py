@@ -216,7 +216,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def choose_loss(recipe: Recipe, vocabulary_size: int, device: torch.device) -> LossKind:
-    """Return the recipe's loss; ``auto``, if jobs have not resolved it, is resolved for this
+    """Return the recipe's loss; an ``auto`` that no launch has resolved is resolved for this
     device.
     """
     if recipe.memory.loss != "auto":

@@ -79,9 +79,7 @@ def quantized(rows: torch.Tensor) -> torch.Tensor:
 
 
 def restored(rows: torch.Tensor) -> torch.Tensor:
-    """Restore float32 values from :func:`quantized`; NaN in blocks with a value that is not
-    finite.
-    """
+    """Restore float32 values from :func:`quantized`; blocks with a non-finite value become NaN."""
     blocks = rows.shape[1] // (BLOCK + SCALE_BYTES)
     whole, scales = torch.split(rows, [blocks * BLOCK, blocks * SCALE_BYTES], dim=1)
     scales = scales.contiguous().view(torch.float32).unsqueeze(-1)

@@ -1,6 +1,4 @@
-"""Precision of weights between steps: plain, with a float32 master copy, or rounded
-stochastically.
-"""
+"""Precision of weights between steps: plain, with a float32 master, or rounded stochastically."""
 
 from __future__ import annotations
 

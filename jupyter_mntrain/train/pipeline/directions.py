@@ -72,7 +72,7 @@ def post(operations: Sequence[dist.P2POp]) -> list[dist.Work]:
 
 
 class ReceiveStream:
-    """A CUDA stream besides the computing one, on which a rank posts its receives.
+    """A separate CUDA stream on which a rank posts its receives.
 
     A receive begins once the stream on which it was posted gets there. On that which computes, it
     would begin after what was computed before, and its sender and all behind it would wait. On a
