@@ -481,7 +481,7 @@ class GpuPeers(HardwareCheck):
         if found == "alone":
             return None
         if found != "obstructed":
-            said = {"none": "by way of the host", "direct": "directly"}.get(found, "not told")
+            said = {"none": "through the host", "direct": "directly"}.get(found, "unknown")
             return self.passed(node, said)
         if node.variables.get(P2P_DISABLE) == "1":
             return self.passed(node, f"{P2P_DISABLE}=1")

@@ -466,7 +466,7 @@ class DataParallelSection(UserRecord, frozen=True):
 
     @property
     def syncs_rarely(self) -> bool:
-        """Whether replicas train independently between syncs, not summing gradients in every step."""
+        """Whether replicas train independently between syncs, without summing gradients."""
         return self.sync_every > 0
 
     @property

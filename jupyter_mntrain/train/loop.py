@@ -216,7 +216,7 @@ class Trainer:
         return self._result().figures(step, self._summary)
 
     def _begin_after(self, held: QueuedStep | None, step: int, reports: Reports) -> QueuedStep:
-        """Queue a step; if that fails, still report the previous step's numbers if they are there."""
+        """Queue a step; if that fails, still report the previous step's numbers if they came."""
         try:
             return self.begin(step)
         except Exception:

@@ -232,7 +232,7 @@ class ChatWriter:
 
     @cached_property
     def special(self) -> SpecialTokens:
-        """The tokenizer's special tokens, and others that mark turns in the template (DeepSeek's)."""
+        """The tokenizer's special tokens, and others that its template uses (DeepSeek's)."""
         return SpecialTokens(self._tokenizer, self._turn_markers(), splits=self._splits)
 
     def _turn_markers(self) -> list[str]:

@@ -159,7 +159,7 @@ def test_a_program_of_the_nodes_is_found_there(launched, project) -> None:
     ("words", "cause", "fix"),
     [
         (["plain.sh"], "may not be executed", "chmod +x plain.sh"),
-        (["no_line.sh"], "says in no first line", "#!/bin/bash"),
+        (["no_line.sh"], "has no first line", "#!/bin/bash"),
         (["gone.sh"], "no such program", "check"),
         (["./gone"], "no such program", "use alone.py"),
         ([], "nothing to launch", "name"),
