@@ -39,12 +39,12 @@ DEBUG: Final[Mapping[str, _Left]] = {
     P2P_DISABLE: _Left("1", why="GPUs of one node exchange data through the host's memory"),
     "NCCL_SHM_DISABLE": _Left("1", why="ranks of one node exchange data through the network"),
 }
-"""Variables of a search for an error that is over."""
+"""Debugging variables that may have been left set."""
 
 OF_INTERFACES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 NEED_GPUS: Final = ("CUDA_", "NCCL_", "TORCH_NCCL_", "PYTORCH_")
-"""Beginnings of variables that nothing looks at on a node without."""
+"""Prefixes of variables that have no effect on a node without GPUs."""
 
 
 class DebugVariables(NodeCheck):
@@ -178,7 +178,7 @@ COMPARED: Final = re.compile(
     r"|CUDA_(MODULE_LOADING|DEVICE_MAX_CONNECTIONS)"
     r"|HF_(HUB_OFFLINE|ENDPOINT)|TRANSFORMERS_OFFLINE|https_proxy"
 )
-"""Variables by which nodes talk to each other, or to the hub of models."""
+"""Variables about communication between nodes, and with the model hub."""
 
 OF_A_NODE: Final = re.compile(
     r".*(_SOCKET_IFNAME|_HCA|_IB_DISABLE|_GID_INDEX|_NET_DEVICES)"

@@ -167,10 +167,10 @@ class Fabric(HardwareCheck):
 
 UNSEEN_SHARE: Final = 0.1
 UNSEEN_BYTES: Final = 2 << 30
-"""What a desktop holds, and the driver itself; neither is listed."""
+"""Memory held by a desktop and the driver itself, neither of which is listed."""
 
 BY_PROGRAMS: Final = frozenset({8, 13, 31, 32, 43, 45, 68, 69})
-"""Xid errors that a program's own fault or end makes (NVIDIA's documentation of Xid errors)."""
+"""Xid errors caused by a program's own fault or end (NVIDIA's documentation of Xid errors)."""
 REPAIRED: Final = frozenset({63, 92, 94, 154})
 """Those that the driver has dealt with; ``gpu-memory-errors`` says what is left to do."""
 

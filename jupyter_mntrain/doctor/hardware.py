@@ -78,7 +78,7 @@ MEANINGS: Final[dict[KernelFaultKind, _Meaning]] = {
         fix="update the card's driver and firmware, or the kernel; ethtool -i INTERFACE names them",
     ),
 }
-"""Xid errors are told of by ``gpu-xid``."""
+"""Xid errors are reported by ``gpu-xid``."""
 
 
 class KernelLog(Check):

@@ -281,7 +281,7 @@ NO_REAPERS: Final = ("sleep", "tail", "cat", "python", "node", "java", "jupyter"
 """Beginnings of the names of first processes that reap only what they started themselves."""
 
 MOST_ZOMBIES: Final = 20
-"""That were just not reaped yet."""
+"""Up to this many may just not have been reaped yet."""
 
 SLOW: Final = frozenset({"powersave", "conservative"})
 OWN_CHOICE: Final = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})

@@ -26,7 +26,7 @@ _COUNTS = (
     "vocab_size",
 )
 _MORE_COUNTS = ("num_key_value_heads", "head_dim", "max_position_embeddings")
-"""That a config may leave to others."""
+"""Counts that a config may leave out."""
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Fields by which configs of mixtures of experts are known."""
@@ -49,22 +49,22 @@ class Family(UserRecord, frozen=True):
     )
     """Names of the matrices of a layer, in the order of ``layer``."""
     transposed: bool = False
-    """Whether matrices are stored with their inputs first."""
+    """Whether matrices are stored as (in, out)."""
     last: tuple[str, ...] = ("hidden",)
-    """Likewise of the final norm."""
+    """The same for the final norm."""
     layers: str = "model.layers"
     embedding: str = "model.embed_tokens"
     norm: str = "model.norm"
     attention: str = "self_attn"
-    """Of a layer."""
+    """Name of the attention in a layer."""
     positions: str | None = None
     """A learned embedding of positions, which the decoder adds to what it is given."""
     dropout: str | None = None
-    """Of the embedding."""
+    """Name of the embedding's dropout."""
     embedding_dropout: str | None = None
-    """Attribute of the decoder by which it drops what it is given, where that is no module."""
+    """Attribute with the probability of dropout on the decoder's input, if that is not a module."""
     dropouts: tuple[str, ...] = ()
-    """Fields of all dropouts that are no modules, except that of attention scores."""
+    """Fields of all dropouts that are not modules, except for attention scores."""
     embedding_times: str | None = None
     """Attribute of the decoder by which it multiplies what it is given."""
     logits_times: str | None = None
@@ -74,7 +74,7 @@ class Family(UserRecord, frozen=True):
     logits_cap: str | None = None
     """Field of the cap of logits: ``cap * tanh(logits / cap)``."""
     scores_cap: str | None = None
-    """Likewise of attention scores."""
+    """The same for attention scores."""
     kind: LayerKind = LayerKind()
     """What a layer computes, for FLOPs and memory."""
     wide: int | None = None

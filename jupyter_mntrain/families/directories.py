@@ -40,7 +40,7 @@ FORMATS: Final = (
 """The trainer reads the first whose files are there."""
 
 WEIGHT_NAMES: Final = tuple(name for one in FORMATS for name in one)
-"""By which weights are found, the better format first."""
+"""File names by which weights are found, the better format first."""
 
 
 def refuse_directory(directory: Path, path: str) -> None:

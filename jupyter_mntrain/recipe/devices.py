@@ -26,7 +26,7 @@ from jupyter_mntrain.recipe.stored import is_open, resolved
 
 
 _CPU_BUILD = "+cpu"
-"""Ends the version of a torch that knows no GPUs."""
+"""Suffix of the version of a torch without GPU support."""
 
 _ALL = Availability()
 
@@ -132,10 +132,10 @@ BFLOAT16_CAPABILITY = (8, 0)
 """Compute capability of the first NVIDIA GPUs with bfloat16 tensor cores, Ampere."""
 
 COMPILE_CAPABILITY = (7, 0)
-"""Of the oldest GPUs that triton supports (torch/utils/_triton.py), Volta."""
+"""Compute capability of the oldest GPUs that triton supports (torch/utils/_triton.py): Volta."""
 
 FLASH_CAPABILITY = (8, 0)
-"""Of the oldest GPUs that flash-attn 2 supports, by its README: Ampere; likewise torch's kernel."""
+"""The same for flash-attn 2, by its README, and for torch's kernel: Ampere."""
 
 _TRITON = frozenset({"triton", "pytorch-triton"})
 """The second is its name for nightly builds of torch."""
@@ -157,17 +157,17 @@ class _Need(NamedTuple):
     otherwise: str
     """What to do without it."""
     name: str
-    """Of the setting: ``section.field``."""
+    """The setting, as ``section.field``."""
     compiles: bool = False
     package: str | None = None
     extra: str = ""
-    """What pip installs the package by."""
+    """What to pass to pip to install the package."""
     least: tuple[int, int] | None = None
-    """Compute capability."""
+    """Lowest compute capability that works."""
     on_gpu: bool = False
     """Whether it runs on GPUs only."""
     varlen: bool = False
-    """Whether torch must have a kernel for documents."""
+    """Whether torch must have the varlen kernel."""
 
 
 def refuse_unable(recipe: Recipe, seats: Sequence[Seat], *, is_resumed: bool = False) -> None:

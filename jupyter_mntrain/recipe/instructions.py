@@ -326,7 +326,7 @@ class _Order:
         self.slots: list[Slot] = []
         self._done: Counter[tuple[str, int]] = Counter()
         self._weights: deque[tuple[int, int]] = deque()
-        """Stage and microbatch of halved backward passes whose weights are still to come."""
+        """Stage and microbatch of split backward passes that still lack weight gradients."""
 
     def count(self, kind: str, stage: int) -> int:
         """Count the finished microbatches: forward passes, or whole or split backward passes."""

@@ -260,7 +260,7 @@ class StageShape(Record, frozen=True):
     """The properties of a stage that its memory depends on."""
 
     parameters: tuple[tuple[int, ...], ...]
-    """Their shapes."""
+    """The shapes of its parameters."""
     layers: int
     has_first: bool
     has_last: bool
@@ -276,7 +276,7 @@ class StageShape(Record, frozen=True):
     whole: tuple[tuple[int, ...], ...] = ()
     """Shapes of embedding and head, where these are trained alongside adapters."""
     trains_head: bool = False
-    """Whether the head is; likewise."""
+    """Whether the head is trained alongside adapters."""
 
     @property
     def freezes_head(self) -> bool:
@@ -583,7 +583,7 @@ class DeviceOverhead(Record, frozen=True):
     cuda: int
     nccl: int
     reserve: int
-    """Of torch's allocator, which holds more than its tensors."""
+    """What torch's allocator holds besides tensors."""
     process: int
 
     @property

@@ -44,13 +44,13 @@ from jupyter_mntrain.recipe.sections import (
 )
 
 MOST_KNOWN = 64
-"""Recipes that are kept as they were parsed: a launch, its plan and its checks ask for the same."""
+"""Size of the cache of parsed recipes: a launch, its plan and its checks need the same one."""
 
 # Overrides: changes of a recipe on the command line, before it is checked. Pure.
 
 
 _DURATIONS = ("steps", "epochs")
-"""Fields of ``[train]`` of which a recipe has one."""
+"""Fields of ``[train]``, only one of which a recipe has."""
 
 
 def override_in(raw: dict[str, Any], override: str) -> None:
@@ -145,7 +145,7 @@ TOML_FIX = 'write tables as [section], text in quotes, and each key once: preset
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 RENAMED = {("pipeline", "kept_back"): "deferred"}
-"""Fields by their names before, taken until 1.0."""
+"""Fields by their old names, which are accepted until 1.0."""
 SHAPE_FIELDS = {
     "layers": "num_hidden_layers",
     "hidden_size": "hidden_size",

@@ -133,16 +133,16 @@ class DataSection(UserRecord, frozen=True):
 
 
 End = Literal["embedding", "head"]
-"""Of a model: its token embedding, or its output projection."""
+"""An end of the model: its token embedding, or its output projection."""
 LinearShape = tuple[int, int]
-"""Of a linear layer's weight: values that it gives, and values that it takes."""
+"""The numbers of outputs and inputs of a linear layer."""
 
 NF4_BLOCK = 64
 """Values that share a scale, as in the paper of QLoRA."""
 NF4_SCALE_BLOCK = 256
-"""Most scales that share a scale of their own; likewise."""
+"""Most scales that share a second-level scale; from the same paper."""
 NF4_VALUES = 16
-"""That four bits tell apart."""
+"""Number of values that four bits can represent."""
 
 _INDEX_BYTES, _COPIES = 8, 3
 """For each value, while torchao gives back a whole weight: of what it is looked up by, an int64 for
@@ -302,7 +302,7 @@ def _unknown(module: str, linears: Mapping[str, LinearShape]) -> RecipeError:
 
 
 REPORT_PROJECT = "mntrain"
-"""Of a report whose recipe names none."""
+"""The default project of reports."""
 
 
 class CheckpointSection(UserRecord, frozen=True):
@@ -416,7 +416,7 @@ class ReportSection(UserRecord, frozen=True):
 
 
 BLOCK, SCALE_BYTES = 1024, 4
-"""Values that are sent as int8 with a scale in common, and its bytes."""
+"""Number of int8 values that share a scale, and the scale's bytes."""
 
 SENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + SCALE_BYTES / BLOCK}
 """Bytes per value at a sync of replicas."""
@@ -425,7 +425,7 @@ OF_SYNCS = (
     *("outer_learning_rate", "outer_momentum", "sync_dtype"),
     *("sync_fragments", "sync_delay"),
 )
-"""Fields that nothing reads where replicas sum gradients in every step."""
+"""Fields without effect if replicas sum gradients in every step."""
 
 
 class DataParallelSection(UserRecord, frozen=True):
@@ -561,10 +561,10 @@ Dtype = Literal["float32", "bfloat16"]
 Checkpointing = Literal["none", "full", "selective"]
 
 MOST_MICROBATCHES = 8
-"""Where nothing plans their number."""
+"""The maximum if no plan sets the number."""
 
 MOST_WARMUP_STEPS = 100
-"""Where nothing is said."""
+"""The maximum of the default."""
 
 _Beta = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
@@ -867,7 +867,7 @@ CHANGEABLE: Final = frozenset(
         "evaluation.stop_after",
     }
 )
-"""What every step, save and evaluation reads again, by ``section.field``."""
+"""Settings that every step, save and evaluation reads again, as ``section.field``."""
 
 FIXED: Final = {
     "model": "the model is built before the first step",
@@ -887,7 +887,7 @@ FIXED: Final = {
     "output": "the directory of the model is checked before the first step",
     "report": "reports are opened before the first step",
 }
-"""Why the other settings of a section, or one of them, do not."""
+"""Why the other settings cannot change, by section or setting."""
 
 
 def why_fixed(name: str) -> str:

@@ -23,7 +23,7 @@ AUTOMATIC: Final = (
     *("model.dtype", "model.attention", "optimizer.precision"),
     *("memory.loss", "memory.compile"),
 )
-"""Settings of which ``auto`` depends on the devices, and is decided once per job."""
+"""Settings whose ``auto`` depends on the devices, and is resolved once per job."""
 
 PLANNED: Final = (
     "pipeline.schedule",
@@ -33,7 +33,7 @@ PLANNED: Final = (
     "pipeline.deferred",
     "memory.checkpointing",
 )
-"""Settings of which ``auto`` depends on the speeds of devices and links, and is planned once per
+"""Settings whose ``auto`` depends on the speeds of devices and links, and is planned once per
 job. They change a step's duration and memory, and its losses only by rounding."""
 
 _DECIDED: Final = (*AUTOMATIC, *PLANNED)

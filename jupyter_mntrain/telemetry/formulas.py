@@ -31,7 +31,7 @@ class LayerKind(UserRecord, frozen=True):
     head_norm: Literal["none", "each", "whole"] = "none"
     """Whether queries and keys are normed, of each head, or all heads' together."""
     is_capped: bool = False
-    """Whether attention scores are."""
+    """Whether attention scores are capped."""
     is_fused: bool = False
     """Whether values are kept as a part of one matrix's result, with its queries and keys, next to
     the copies that rotation makes of these."""

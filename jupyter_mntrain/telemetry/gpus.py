@@ -132,7 +132,7 @@ class GpuReader:
         self.error: int | None = None
         """NVML's number of why the driver does not answer; ``None`` also without a driver."""
         self.indices: tuple[int, ...] = ()
-        """Of the cards that may be used, those that do not answer among them, when last read."""
+        """Indices of the usable cards when last read, including those that did not answer."""
         self.driver: Driver | None = None
         self._connect()
 

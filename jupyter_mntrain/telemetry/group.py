@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 
 _OTHER_MEANS = ("horovod", "jax", "mpi4py", "torch_xla")
-"""Libraries by which ranks can meet without torch.distributed."""
+"""Libraries by which ranks can communicate without torch.distributed."""
 
 
 def group_size(modules: Mapping[str, ModuleType] = sys.modules) -> int | None:

@@ -56,10 +56,10 @@ GROUP_STEPS = 3
 create it late, and an operation of the first step may do so."""
 
 MOST_OWED_BYTES = 1 << 16
-"""Lines that wait for room on a full disk."""
+"""Most bytes of lines that wait for space on a full disk."""
 
 Pause = Literal["evaluation", "sampling", "saving"]
-"""What stands between two steps."""
+"""Work between two steps."""
 
 WHAT_LIMIT = 200
 """Maximum number of characters of a progress report's name, which is shown on one line."""
@@ -109,7 +109,7 @@ class Recorder:
         self._group = group
         self._steps_to_group = GROUP_STEPS if self._world_size > 1 else 0
         self._pauses: dict[str, float] = {}
-        """Since the last step, by field of the next one's line."""
+        """Seconds since the last step, by field of the next step's line."""
         self._group_size: int | None = None
         self._last = stopwatch()
         self._is_started = False

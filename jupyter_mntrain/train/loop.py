@@ -48,7 +48,7 @@ from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
 from jupyter_mntrain.train.world import World, debugging, form_groups, join_world
 
 LEAST_PAUSE_S = 1e-3
-"""Between steps; less is the loop itself."""
+"""Shortest pause between steps that counts; less is the loop itself."""
 
 STEADY_AFTER = 2
 """Steps after which times are steady: the first also allocates, compiles and connects."""

@@ -63,7 +63,7 @@ class Prepared:
     """What a rank has built, once all ranks agree that they train the same thing."""
 
     recipe: Recipe
-    """With the number of steps that its epochs take."""
+    """The recipe, with the number of steps in its epochs."""
     config: Any
     grid: Grid
     layout: Layout
@@ -79,7 +79,7 @@ class Prepared:
     tokens: Tokens
     data: DataPreview
     weights: tuple[str, ...]
-    """What becomes of the files' weights, in lines, as its node's first rank has seen them."""
+    """Lines about how the files' weights are used, from the node's first rank."""
     digests: dict[str, str]
     """Hashes of what must be the same on all ranks."""
     reports: Sequence[Report] = ()

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
 MOST_NAMED: Final = 4
-"""Files that are sent up to which each is named."""
+"""Up to this many sent files, each is named."""
 
 MOST_ORDERED: Final = 32
-"""Ranks up to which other orders of the nodes are planned, too."""
+"""Up to this many ranks, other orders of the nodes are planned, too."""
 
 
 class Built(NamedTuple):

@@ -48,14 +48,14 @@ _HARMLESS: Final = re.compile(
 )
 """Functions that make no file, by their last name."""
 _OTHERS: Final = re.compile(r"subprocess\.\w+|os\.(system|popen|exec\w+|spawn\w+)")
-"""What runs other programs, which may make any file."""
+"""Calls that run other programs, which may create any file."""
 
 _LOOKS: Final = re.compile(r"exists|is_file|isfile|is_dir|isdir")
 _MAIN: Final = frozenset({"__name__ == '__main__'", "'__main__' == __name__"})
 _EXITS: Final = re.compile(r"((sys|os|parser)\.)?_?(exit|quit|abort|error)|os\.exec\w+")
 """Calls that end a script: nothing below one is certain to be reached."""
 _PLAIN_DECORATORS: Final = re.compile(r"(.*\.)?(record|no_grad|inference_mode)(\(\))?")
-"""Those that run what they decorate."""
+"""Decorators that call what they decorate."""
 _PLAIN_CONTEXTS: Final = re.compile(r"(torch|np|dist|tempfile)\..*|open\(.*|.*\.open\(.*")
 """Context managers that let every error through, as ``contextlib.suppress`` does not."""
 _MORE_MODULES: Final = re.compile(
@@ -65,7 +65,7 @@ _MORE_MODULES: Final = re.compile(
 _FINDERS: Final = re.compile(
     r"(sys|site|os|subprocess)\..*|(.*\.)?(run|call|check_call|check_output|system|Popen|main)"
 )
-"""Calls that may be such."""
+"""Calls that may be such expressions."""
 _MORE_VARIABLES: Final = re.compile(r"(.*\.)?(load_dotenv|putenv)|exec|runpy\.\w+")
 """Calls after which the environment may have more variables."""
 _ENVIRONMENT: Final = re.compile(r"(os\.)?environ\b")
@@ -195,7 +195,7 @@ class _ScriptReading:
         self._is_default = False
         """It may have set any of its variables by what is not read here, as nanoGPT does."""
         self._conditions = 0
-        """Around what is read."""
+        """Number of conditions around the current statement."""
         self.modules: list[Need] = []
         self.names: list[Need] = []
         self.variables: list[Need] = []

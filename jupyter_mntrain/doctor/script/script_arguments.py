@@ -16,7 +16,7 @@ _HARMLESS: Final = frozenset({*_GROUPS, "add_argument", "print_help", "format_he
 _KEPT: Final = ("nargs", "const", "choices", "required", "dest", "metavar")
 
 UNKNOWN: Final = object()
-"""A default that only running tells."""
+"""A default that is known only at run time."""
 
 
 class Parsed(NamedTuple):

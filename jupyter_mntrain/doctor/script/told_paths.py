@@ -23,7 +23,7 @@ _WRAPPERS: Final = (
 _METHODS: Final = ("expanduser", "resolve", "absolute", "as_posix", "strip")
 
 _MOST_VALUES: Final = 8
-"""Of one variable."""
+"""Most values remembered of one variable."""
 
 
 class Told(NamedTuple):

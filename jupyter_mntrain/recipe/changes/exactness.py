@@ -58,7 +58,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "output": "none",
     "report": "none",
 }
-"""By section, or by section and field, which wins."""
+"""Effects by section, or by section and field, which wins."""
 
 _OF_SCHEDULE = ("schedule", "warmup_steps", "min_ratio", "decay_share", "power")
 _DURATION = ("train.steps", "train.epochs")

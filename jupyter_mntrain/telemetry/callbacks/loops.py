@@ -48,9 +48,9 @@ class LoopRecorder:
     _last = 0.0
     """When the last step, evaluation or save ended."""
     _ended = 0.0
-    """When the held step did."""
+    """When the held step ended."""
     _waited_s = 0.0
-    """For the batches of the step that runs."""
+    """Seconds of waiting for batches in the current step."""
 
     def __init__(self) -> None:
         self.recorder: Recorder | None = None

@@ -34,14 +34,14 @@ LAYERS_S = tunables.seconds("devices.layers_s")
 _WIDTHS = {"cpu": (256, 1024), "cuda": (1024, 4096)}
 _TOKENS = {"cpu": (32, 256, 1024), "cuda": (128, 1024, 4096)}
 _COPIED_BYTES = {"cpu": 64 << 20, "cuda": 1 << 30}
-"""More than caches hold."""
+"""More bytes than fit into caches."""
 
 _OPERATIONS = 100
 _MORE = 6
 """The next size is at most this much slower: four times the tokens, or the width."""
 
 _LAYERS_SHARE = 0.7
-"""Of the time for a dtype."""
+"""Share of the time for a dtype that layers get."""
 
 
 def measure(

@@ -15,7 +15,7 @@ import sys
 import time
 
 MARK = "mntrain doctor: "
-"""As in the record of a trial."""
+"""Prefix of the line that the doctor reads."""
 
 TIMEOUT_S = float(os.environ.get("MNTRAIN_COLLECTIVE_TIMEOUT_S") or 60.0)
 

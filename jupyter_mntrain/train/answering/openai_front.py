@@ -24,13 +24,13 @@ LOGGER = logging.getLogger(__name__)
 ANSWER_S = 3600.0
 """Longest time for one answer of the server: a long text on a CPU."""
 LARGEST_BYTES = 100 * 2**20
-"""Largest request to it: pictures stand in requests."""
+"""Largest request to it: requests contain pictures."""
 OWNER: Final = "mntrain"
 SAFE: Final = {"sanitize_control_tokens": True}
 """Arguments of ``apply_chat_template``, from transformers 5.20 on."""
 _TEMPLATE: Final = "chat_template_kwargs"
 _KEPT: Final = frozenset({*SAFE, "chat_template"})
-"""Arguments that are not for those who ask."""
+"""Arguments that clients may not set."""
 _OF_CHAT: Final = ("/chat/completions", "/responses")
 _LENGTHS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """Fields of requests with how long an answer may be, in tokens."""

@@ -60,7 +60,7 @@ from jupyter_mntrain.train.world import join_world
 
 TIMEOUT_S = tunables.seconds("train.serve_timeout_s")
 LOOK_EVERY_S = 0.5
-"""Interval of looking whether the server of `serve` answers, until it does."""
+"""Interval of polling the server of `serve` until it answers."""
 TELL_EVERY_S = 20.0
 """Interval at which its job says where it serves: before a rank without a step is looked at."""
 LOOPBACK = "127.0.0.1"

@@ -102,12 +102,12 @@ class DurableCopies:
         self._section = CheckpointSection()
         self._now: Manifest | None = None
         self._next: Manifest | None = None
-        """That became complete while another was being copied."""
+        """The checkpoint to copy after the current one."""
         self._error: str | None = None
         self._thread: threading.Thread | None = None
         self._copied_bytes = 0
         self._cast = self._counted = self._cast_before = 0
-        """Votes; and those that were cast before this copy began, which know nothing of it."""
+        """Votes so far, and those from before this copy began, which do not count for it."""
         self._still_copying = 0.0
 
     @property

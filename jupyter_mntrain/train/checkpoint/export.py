@@ -277,7 +277,7 @@ FOLDER = "adapter"
 again."""
 WEIGHTS = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-"""Of names in peft's files: a PeftModel wraps a LoraModel wraps the model."""
+"""Prefix of names in peft's files: a PeftModel wraps a LoraModel, which wraps the model."""
 
 
 def write_adapter(

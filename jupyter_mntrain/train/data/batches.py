@@ -18,7 +18,7 @@ from jupyter_mntrain.train.data.sequences import NOT_COUNTED, PackedRow, Rows
 
 
 _ROUND = 1000
-"""Sequences in which the weights of sources are kept, unless one is so light that it needs more."""
+"""Sequences in a round, unless a source has so little weight that it needs more."""
 _FEWEST = 10
 """Sequences of the lightest source in a round: its weight is kept within 5 %."""
 _LONGEST_ROUND = 100_000

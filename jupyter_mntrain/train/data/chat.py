@@ -39,11 +39,11 @@ DAY: Final = datetime(2024, 7, 26, tzinfo=UTC)
 a restart and next week. Llama's templates fall back to this one where nothing tells the day.
 """
 TODAY: Final = "strftime_now"
-"""What templates call for the date, and transformers has."""
+"""The function that templates call for the date, provided by transformers."""
 _TODAY: Final = re.compile(rf"""{TODAY}\(\s*(["'])(.*?)\1\s*\)""")
 
 _PLACE = "mntrain-answer"
-"""Stands for an answer whose place is looked for."""
+"""Placeholder for an answer, to find its place."""
 
 _QUESTION: Message = {"role": "user", "content": "?"}
 

@@ -38,7 +38,7 @@ _MACHINE_PREFIXES = ("config-", "_sysconfigdata")
 _ABOUT = frozenset(
     {"readme.md", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
 )
-"""Next to files of rows these are about the data."""
+"""Files that describe the data, next to files of rows."""
 _TRAINED = re.compile(r"train(?![a-z])", re.IGNORECASE)
 _EVALUATED = re.compile(r"(test|validation|valid|val|dev|eval)(?![a-z])", re.IGNORECASE)
 

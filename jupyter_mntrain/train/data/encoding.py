@@ -33,13 +33,13 @@ from jupyter_mntrain.train.data.special_tokens import SpecialTokens
 
 
 PIECE_CHARACTERS = 1 << 17
-"""Most of a piece: an encoding holds over a hundred bytes for each token, its ids only four."""
+"""Longest piece: an encoding takes over a hundred bytes per token, its ids only four."""
 
 _AROUND = 1000
 """Characters on both sides of a cut that must give the same tokens with it and without."""
 _MOST_TRIED = 16
 _CUTS = re.compile(r"(?<=\n)(?=\S)|(?<=\S)(?= \S)")
-"""Where a line begins, or a word."""
+"""Places where a line or a word begins."""
 
 
 class Piece(NamedTuple):
@@ -222,11 +222,11 @@ IDS, ENDS, ANSWERED, COUNTS = "ids.int32", "ends.int64", "answered.bool", "count
 """Files of the cache, in native byte order: it is not shared between machines."""
 
 _BATCH_CHARACTERS = 1 << 20
-"""Encoded at once: enough to occupy the tokenizer's threads."""
+"""Characters encoded at once: enough to occupy the tokenizer's threads."""
 _AHEAD = 3
 """Batches that are encoded while others are read and written."""
 _PIECE_COSTS = 256
-"""Characters that a text counts as besides its own: an encoding has a size of its own, too."""
+"""Characters added to a text's own count, because each encoding has an overhead."""
 
 
 class _Part(NamedTuple):

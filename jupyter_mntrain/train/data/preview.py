@@ -16,11 +16,11 @@ SHOWN = 3
 """Sequences that are shown."""
 
 _MOST_DOCUMENTS = 3
-"""Of a sequence."""
+"""Most documents shown of a sequence."""
 _MOST_RUNS = 36
-"""Of a document: three turns of a conversation have about so many."""
+"""Most runs shown of a document: three turns of a conversation have about that many."""
 _MOST_TOKENS, _FEWEST_TOKENS = 160, 40
-"""Of a document, and of each of its runs of text."""
+"""Most tokens shown of a document, and fewest of each of its runs of text."""
 _BEFORE = 4
 """Tokens before a run that are decoded with it: whether it begins with a space depends on them."""
 

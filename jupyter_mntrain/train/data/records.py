@@ -104,7 +104,7 @@ def _decompressed(path: Path, raw: IO[bytes]) -> IO[bytes]:
 
 
 _MOST_REFUSED = 1000
-"""Rows after which reading stops if none may be bad: most likely all are."""
+"""Bad rows after which reading stops if none are allowed: most likely all are bad."""
 _EXAMPLES = 3
 _MOST_KINDS = 5
 
@@ -213,9 +213,9 @@ class BadRows:
 
 
 _LONGEST_FIELD = 2**31 - 1
-"""Characters of a CSV field; Python's default ends at 128 KiB, and texts do not."""
+"""Maximum length of a CSV field; Python's default of 128 KiB is too short for texts."""
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
-"""Its byte order marks, read as UTF-8."""
+"""The byte order marks of UTF-16, decoded as UTF-8."""
 
 
 class SourceRow(NamedTuple):

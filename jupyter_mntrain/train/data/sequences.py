@@ -67,9 +67,9 @@ class PackedRow(NamedTuple):
     ends: Sequence[int] = ()
     """Where each document ends; none if documents need not be kept apart."""
     document_begins: Sequence[int] = ()
-    """Where each document or part of one begins that is in it from its first token on."""
+    """Where each document begins whose first token is in it."""
     document_ends: Sequence[int] = ()
-    """Number of inputs before the last token of each document that is in it to its end."""
+    """Number of inputs before the last token of each document that ends in it."""
 
 
 class Rows(Protocol):

@@ -71,7 +71,7 @@ SENTENCEPIECE, (VOCABULARY, MERGES) = TOKENIZERS[1][0], TOKENIZERS[2]
 TEMPLATE: Final = "chat_template.jinja"
 
 _BESIDE: Final = (*(CONFIG, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"),)
-"""What transformers reads besides."""
+"""Other files that transformers reads."""
 
 
 def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:

@@ -162,9 +162,9 @@ class _Kept:
 
     of: _Pass
     begin: int
-    """Bytes that were kept before it in the forward pass."""
+    """Bytes saved before it in the forward pass."""
     place: int
-    """Number of tensors that were."""
+    """Number of tensors saved before it."""
     host: torch.Tensor
     sent: Any
     uses: int = 1
@@ -182,9 +182,9 @@ class _Pass:
         self._order: list[weakref.ref[_Kept]] = []
         self._bytes = 0
         self._ahead_bytes = 0
-        """How far ahead of its use, in the bytes between, something is fetched."""
+        """How far ahead of its use a tensor is fetched, in bytes."""
         self._known: dict[Any, tuple[weakref.ref[Any], weakref.ref[_Kept]]] = {}
-        """Kept tensors by what tells them apart, with their storage as long as it lives."""
+        """Saved tensors by identity, with their storage as long as it lives."""
 
     def end(self) -> None:
         """End the forward pass."""
@@ -253,7 +253,7 @@ _KEPT = frozenset(
 _KEPT_BY_NAME = frozenset(
     {"torch_attn._varlen_attn.default", "flash_attn._flash_attn_varlen_forward.default"}
 )
-"""Likewise, where this torch or flash-attn has them."""
+"""The same, if this torch or flash-attn has them."""
 
 
 def keep_less(stage: StageModule, recipe: Recipe, device: torch.device) -> None:

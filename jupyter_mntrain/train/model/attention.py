@@ -54,7 +54,7 @@ KERNELS: Mapping[str, Kernel] = {
     "flash_attention_2": "flash-attn",
     "flex_attention": "flex",
 }
-"""Of each kind of a recipe, other than ``eager``."""
+"""The kernel of each kind of attention in a recipe, other than ``eager``."""
 
 
 class Boundaries(NamedTuple):

@@ -48,7 +48,7 @@ from jupyter_mntrain.train.model.weight_gradients import WeightGradients
 HEAD = "lm_head.weight"
 """The weight of the output projection, in all families."""
 EMBEDDING = "model.embed_tokens.weight"
-"""That of the embedding, in most."""
+"""The weight of the embedding, in most families."""
 ADAPTER = "default"
 """What peft calls an adapter; its files leave it out of the names of weights."""
 

@@ -38,12 +38,12 @@ from jupyter_mntrain.train.model.decoder import HEAD, meta_stage
 
 
 SAMPLES, SAMPLE_BYTES = 64, 4096
-"""Of a file of weights that is not read whole, and their size."""
+"""Number of samples of a weights file that is not read in full, and their size."""
 
 INDEX_FILE, SINGLE_FILE = FORMATS[0]
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-"""What safetensors calls those of weights."""
+"""safetensors' names of the dtypes of weights."""
 
 
 class Opened(Protocol):
@@ -243,12 +243,12 @@ def _tensors(path: Path) -> dict[str, str] | None:
 
 
 _COMPUTED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
-"""What older versions of transformers saved besides weights, and models compute."""
+"""Buffers that older versions of transformers saved, and models compute."""
 _READ = {
     str(one).removeprefix("torch."): one
     for one in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 }
-"""What weights may be, by name."""
+"""The dtypes that weights may have, by name."""
 
 
 def hold_against_config(directory: Path, config: Any, dtype: torch.dtype) -> list[str]:

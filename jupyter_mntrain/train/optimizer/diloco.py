@@ -30,7 +30,7 @@ from jupyter_mntrain.train.world import Groups
 
 
 MOST = 127
-"""In an int8 to both sides of zero."""
+"""Largest absolute value used in an int8."""
 
 
 def average(values: torch.Tensor, dtype: str, group: dist.ProcessGroup) -> tuple[torch.Tensor, int]:
@@ -285,10 +285,10 @@ def _copied(weight: torch.Tensor) -> nn.Parameter:
 SYNC = "averaging the replicas"
 
 MOMENTUM = "outer/momentum/"
-"""Before the name of a parameter, in a checkpoint."""
+"""Prefix of a parameter's name in a checkpoint."""
 
 MEAN = "outer/mean/"
-"""Likewise: the average of what replicas have learned, which is not applied yet."""
+"""The same, for the average of what replicas have learned that is not applied yet."""
 
 KEPT = 0.5
 """Of a replica's own weights where an average comes late, as in the paper: what it has learned
@@ -330,7 +330,7 @@ class OuterSyncs:
         self._last = torch.zeros((), dtype=torch.int64)
         """Steps at which all weights were equal; a tensor, as a checkpoint has it."""
         self.are_held = True
-        """Else each replica trains alone to the end, as where a step is only tried."""
+        """If not, each replica trains alone to the end, as in a smoke step."""
         if self.are_rare:
             self._begin_with_own()
 

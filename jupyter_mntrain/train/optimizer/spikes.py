@@ -19,7 +19,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.sections import TrainSection
 
 WINDOW: Final = 128
-"""Applied steps of which the median is taken: the window of OLMo-core's SkipStepOptimizer."""
+"""Number of applied steps for the median: the window of OLMo-core's SkipStepOptimizer."""
 FEWEST: Final = 16
 """Of fewer the median says little, and the first losses fall fast: only NaN is skipped then."""
 

@@ -37,7 +37,7 @@ from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.train.world import World, gathered, join_world
 
 ROW_S = 0.5
-"""Each message size is repeated for so long; what takes longer is done once."""
+"""Each message size is repeated for this long; what takes longer is done once."""
 LONGEST_S = 10.0
 """A larger size that would take longer than this is left out."""
 PAIRS_S = 60.0
@@ -51,13 +51,13 @@ TIMEOUT_S = 120.0
 
 SMALLEST_BYTES = 1024
 GROWTH = 4
-"""From one message size to the next."""
+"""Factor from one message size to the next."""
 
 TRIED_BYTES = (SMALLEST_BYTES, 4 << 20)
 """Messages whose values are compared: NCCL sends small and large ones in different ways."""
 
 MEMORY_SHARE = 0.1
-"""Largest message, of what is free."""
+"""Largest message, as a share of free memory."""
 
 FLOAT_BYTES = 4
 MOST_RUNS = 1000

@@ -25,7 +25,7 @@ from jupyter_mntrain.train.pipeline.stopwatch import Mark, Metered, Stopwatch, T
 
 
 LEAST_WAIT_S = 1e-4
-"""For a batch; less is not told."""
+"""Shortest wait for a batch that is reported."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ EVERY = 1000
 """Every so many steps, a step is recorded action by action; before them 3, 5, 10, 20, 50 and so
 on."""
 MOST_ACTIONS = 8192
-"""Maximum number of actions that a rank tells of such a step: a line is read in blocks of 1 MiB."""
+"""Most actions that a rank reports of such a step: a line is read in blocks of 1 MiB."""
 
 FIRST = 3
 """First step with the numbers of microbatches in flight that are kept; see ``STEADY_AFTER``."""
