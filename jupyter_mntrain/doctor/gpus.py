@@ -342,7 +342,7 @@ class GpuComputeMode(HardwareCheck):
         return self.passed(node, f"{modes}; persistence off" if off else modes)
 
     def _refused(self, node: CheckedNode, gpus: list[int], cause: str, said: str) -> Finding:
-        # Without a job it may be that nobody wants this GPU.
+        # Without a job, this GPU may not be needed.
         return (self.slows if node.participant is None else self.stops)(
             node,
             said,

@@ -30,7 +30,7 @@ def with_steps(recipe: Recipe, sequences: int) -> Recipe:
     epochs = recipe.train.epochs
     if epochs is None:
         return recipe
-    # As it was written: 0.1 is no sum of powers of two, and one step more would be a surprise.
+    # As it was written: 0.1 is not exact in binary, and one step more would be a surprise.
     steps = ceil(Fraction(repr(epochs)) * sequences / recipe.train.batch_size)
     if steps > MOST_STEPS:
         cause = f"train.epochs = {epochs:g}: {steps:,} steps, and a run makes at most"

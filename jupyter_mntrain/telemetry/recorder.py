@@ -263,7 +263,7 @@ class Recorder:
         now = self._stopwatch()
         took_s = now - self._last if took_s is None else took_s
         self._last = now
-        if self._step:  # what is before the first step is no part of the training
+        if self._step:  # time before the first step does not belong to the training
             self._pauses[f"{what}_s"] = self._pauses.get(f"{what}_s", 0.0) + max(0.0, took_s)
 
     def evaluated(self, step: int, loss: SupportsFloat, *, took_s: float | None = None) -> None:

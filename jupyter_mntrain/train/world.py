@@ -117,7 +117,7 @@ def debugging(section: TrainSection) -> Iterator[None]:
     only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
     if section.deterministic:
         os.environ.setdefault(*_SAME_SUMS)
-        # An operation without a deterministic form warns: it is no reason to end the search.
+        # An operation without a deterministic form only warns: debugging can go on.
         torch.use_deterministic_algorithms(mode=True, warn_only=True)
     try:
         with torch.autograd.set_detect_anomaly(

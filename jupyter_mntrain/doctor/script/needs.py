@@ -434,7 +434,7 @@ class _ScriptReading:
         told: Told | None = None if path is None else self._paths.of(path)
         if path is None or told is None or not told.path.strip("./"):
             return
-        # A folder that somebody gave a script to write to, it does write to.
+        # A folder that a script is given for its output is written to.
         is_certain = is_certain and not self._is_default
         need = Need(told.path, path.lineno, is_certain or (is_written and told.is_given))
         (self.writes if is_written else self.reads).append(need)

@@ -15,7 +15,7 @@ import sys
 import time
 
 MARK = "mntrain doctor: "
-"""Prefix of the line that the doctor reads."""
+"""Prefix of the line with the result; the same as ``LINE_MARK`` in the record of a trial."""
 
 TIMEOUT_S = float(os.environ.get("MNTRAIN_COLLECTIVE_TIMEOUT_S") or 60.0)
 

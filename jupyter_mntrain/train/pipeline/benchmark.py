@@ -164,7 +164,7 @@ class CollectiveBenchmark:
         first_s = self._agreed(run(1))
         if first_s >= ROW_S:
             return first_s, 1
-        # The first one may have had to connect: let a few tell how long one takes.
+        # The first one may have had to connect: measure one by a few.
         first_s = self._agreed(run(3))
         runs = max(1, min(MOST_RUNS, round(ROW_S / max(first_s, 1e-7))))
         return self._agreed(run(runs)), runs
