@@ -13,11 +13,11 @@ from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 
 TRAFFIC_SHARE = 0.1
-"""Traffic of others on a link is told if it takes at least this share of the capacity ..."""
+"""Other traffic on a link is reported if it takes at least this share of the capacity ..."""
 TRAFFIC_S = 5.0
 """... for at least this long."""
 MOST_TRAFFIC = 50
-"""Newest stretches of other traffic that are kept of a node."""
+"""Number of newest periods of other traffic that are kept per node."""
 
 
 def events_of(view: JobView, traffic: Sequence[JobEvent]) -> tuple[JobEvent, ...]:

@@ -39,7 +39,7 @@ class JobHistory:
     """What the ranks of each attempt before wrote, oldest attempt first; empty if nothing is
     known."""
     clock_ahead_s: float = 0.0
-    """The clock that all times of the job are by, compared with this machine's."""
+    """How far the job's clock is ahead of this machine's."""
 
     @property
     def writing(self) -> list[RankSeries]:

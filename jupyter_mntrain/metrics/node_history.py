@@ -38,10 +38,9 @@ FIGURES: Final[dict[PartKind, tuple[Figure, ...]]] = {
 LONGEST_S: Final = 7 * 86_400
 
 POINTS: Final = 600
-"""Points of a line in an answer that does not say how many: about the width of a chart in
-pixels."""
+"""Default number of points per line: about the width of a chart in pixels."""
 MOST_POINTS: Final = 4000
-"""Most points that one answer has."""
+"""Maximum number of points per line."""
 
 
 class HistoryLine(Record, frozen=True):

@@ -18,7 +18,7 @@ DEVIATIONS: Final = NormalDist().inv_cdf(0.9) - NormalDist().inv_cdf(0.1)
 """Standard deviations between the tenth and the ninetieth percentile."""
 
 ALIKE: Final = 0.02
-"""Figures that differ by no more are not in an order."""
+"""Figures that differ by no more count as equal."""
 
 
 class RankedJob(Record, frozen=True):

@@ -19,6 +19,6 @@ average."""
 LONG_STEP: Final = 3.0
 """A step that takes so many times the median of those before it is a long one."""
 STALL_S: Final = tunables.seconds("watchdog.least_s")
-"""A long step that takes more is a stall."""
+"""A long step that takes longer than this is a stall."""
 WARM_UP_STEPS: Final = 2
-"""First steps of an attempt that never count: they allocate memory, compile kernels and connect."""
+"""Steps at the start of an attempt that never count: they allocate, compile and connect."""

@@ -43,23 +43,23 @@ TEXT_CHARACTERS = 2000
 EVALUATION_COLUMNS = ("time_s", "step", "loss")
 
 PASSING = ("elapsed_s", "remaining_s", "remaining_low_s", "remaining_high_s")
-"""Figures that change while nothing happens."""
+"""Figures that change only with time."""
 
 FINE_TABLES, LEAST_POINTS = 64, 100
-"""Up to so many ranks are told as finely as asked for; more are drawn as a band."""
+"""Up to so many ranks are sent as finely as requested; more are drawn as a band."""
 
 FULL_TABLES = 8
-"""So many ranks have as many rows as a chart can show; of more, fewer each."""
+"""Up to so many ranks, tables have as many rows as a chart can show; beyond, fewer."""
 
 Read = Callable[[Table], dict[str, list[float]]]
 
 Heard = tuple[Rank | None, int]
-"""Which rank told it, and how much of it has been read."""
+"""Which rank reported it, and how much has been read."""
 
 Written = TypeVar("Written", RankEvaluation, RankText)
 
 Told = tuple[str, Capacity | None, tuple[LinkMeasurement, ...]]
-"""A node, and what it says of the capacity of its links."""
+"""A node, and the capacities of its links as it reports them."""
 
 
 class SeriesBuilder:
@@ -107,7 +107,7 @@ class SeriesBuilder:
         self._messages = RecentMessages()
         self._capacities = LinkCapacities()
         self._told_of_links: list[Told] = []
-        """What the capacities were taken from: of many nodes they are many, and rarely new."""
+        """Sources of the capacities, which are many and rarely change."""
         self._node_of: dict[int, str] = {}
 
     def extend(self, history: JobHistory, now_s: float) -> None:

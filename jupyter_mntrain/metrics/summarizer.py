@@ -41,13 +41,13 @@ from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
 
 NOISE = 0.03
-"""A pace this much below the next one is the slowest; less is noise."""
+"""How far the slowest pace must be below the next one; less is noise."""
 
 DOUBTFUL = 2.0
 """Times that messages take as long as a link's capacity says, from which that is another one."""
 
 LEAST_PART = 1e-4
-"""Of a window: less is not named."""
+"""Smallest share of a window that is listed."""
 
 NO_TOTAL = "no number of steps is reported: recorder.start(total_steps=…)"
 ZERO_TOKENS = "every step reports 0 tokens"

@@ -26,10 +26,10 @@ LEAST_CERTAINTY = 0.25
 """A time left that may be off by more than this share of itself is not shown."""
 
 SIGMAS = 2.0
-"""Standard deviations: of 19 in 20 cases."""
+"""Standard deviations that cover 19 of 20 cases."""
 
 LEAST_MARGIN = 0.01
-"""Of the time left: nothing is surer."""
+"""Smallest margin, as a share of the time left."""
 
 ONCE = 0.24
 """How far off an interval may be that was seen once, as a share."""
@@ -62,9 +62,9 @@ class Recurring:
         self._found: dict[str, deque[tuple[int, float]]] = {
             kind: deque(maxlen=KEPT_PAUSES) for kind in KINDS
         }
-        """After which steps each kind was, and how long; of the newest ones."""
+        """After which steps the newest pauses of each kind were, and how long."""
         self._numbers: deque[int] = deque(maxlen=KEPT_STEPS)
-        """Of the newest single steps, as the script counts them."""
+        """Numbers of the newest single steps, as the script counts them."""
         self._single = 0
         self._first: int | None = None
         self._last = 0

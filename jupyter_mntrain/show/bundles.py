@@ -18,7 +18,7 @@ from jupyter_mntrain.model.text.foreign import shown_json
 from jupyter_mntrain.show.safe_console import SafeConsole
 
 PROGRAM = "%mntrain"
-"""What a person types in a notebook."""
+"""The command in a notebook."""
 
 TEXT_WIDTH = 100
 """Columns that a 1400 pixel wide JupyterLab shows without a horizontal scroll bar."""

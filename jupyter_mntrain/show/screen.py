@@ -37,7 +37,7 @@ class Screen(ABC):
     has_variables: bool = False
     """Whether a job can be stored in a variable."""
     keeps_last: bool = False
-    """Whether a message takes the place of the one before: then one that ages is said again."""
+    """Whether a message replaces the one before; then outdated ones are repeated."""
 
     @abstractmethod
     def say(self, renderable: RenderableType) -> None:

@@ -50,7 +50,7 @@ from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.workload.memory_fit import RankMemory
 
 LEFT_OUT: Final = msgspec.UNSET
-"""Default of what is not always there."""
+"""Default of optional fields."""
 
 
 def rows(one: Any) -> Any:
@@ -326,4 +326,4 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
     "config": (answer("Configuration", file=str, settings=rows(ConfigSetting)),),
     "completion": (answer("CompletionScript", shell=str, script=str),),
 }
-"""What each command answers, one of several."""
+"""The possible answers of each command."""

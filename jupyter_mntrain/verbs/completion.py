@@ -57,7 +57,7 @@ class Command:
         self.values: dict[str, Values] = data["values"]
         self.positionals: list[Values] = data["positionals"]
         self.choices: dict[str, dict[str, Any]] = data["choices"]
-        """Its verbs or actions, each with its help and what it takes."""
+        """Its verbs or actions, each with its help and arguments."""
         self._chosen: dict[str, dict[str, Any]] = data.get("chosen", {})
 
     def of(self, words: Sequence[str]) -> Command:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
 MOST_JOBS: Final = 200
-"""Kept for each cluster, the newest: a terminal shows no more."""
+"""Newest jobs kept per cluster: a terminal shows no more."""
 
 
 class KeptNames:

@@ -245,7 +245,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
         ),
     },
 }
-"""All verbs under the headings of ``--help``, in its order: first the five of a newcomer."""
+"""All verbs by heading of ``--help``, in its order: the five basic ones first."""
 
 VERBS: Final[Mapping[str, ListedVerb]] = {
     name: one for verbs in HEADINGS.values() for name, one in verbs.items()
@@ -258,7 +258,7 @@ RENAMED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("recipe", "show"): ("settings",),
     ("agent", "lend"): ("agent", "offer"),
 }
-"""Commands by their names before, taken until 1.0."""
+"""Commands by their former names, accepted until 1.0."""
 
 
 class VerbTable(Mapping[str, "Verb"]):

@@ -50,7 +50,7 @@ class Verb(ABC):
     its actions have their own."""
 
     takes_cell: ClassVar[bool] = False
-    """Whether ``%%mntrain VERB`` with a cell below it makes sense."""
+    """Whether ``%%mntrain VERB`` accepts a cell."""
 
     takes_arguments: ClassVar[bool] = False
     """Whether it passes the words after ``--`` to a script. With a cell it always does."""

@@ -31,7 +31,7 @@ from tests.wording import says, wording
         (["resume", "j-7f3a", "--timeout", "5"], ["--timeout", "--wait"]),
         (["launch", "r.toml", "-o", "x"], ["variables"]),
         (["chat", "models/x"], ["not known which node has", "--node", "wopr"]),
-        (["chat", "j-7f3a", "--node", "wopr"], ["--node is about directories"]),
+        (["chat", "j-7f3a", "--node", "wopr"], ["--node is for directories"]),
         (["chat", "j-7f3a", "--completion", "--system", "x"], ["has no system message"]),
         (["serve", "j-7f3a", "--listen", "wopr"], ["'wopr' is no IP address", "0.0.0.0"]),
         (["stop"], ["stop", "j-7f3a9c21"]),

@@ -28,7 +28,7 @@ LEAST_BANDWIDTH: Final = tunables.ratio("acceptance.least_bandwidth")
 
 MOST_CAUSES: Final = 3
 LEAST_SHARE: Final = 0.01
-"""Of a step; less is not said."""
+"""Smallest share of a step that is mentioned."""
 
 SCALING_HOW: Final = "the same recipe was timed on each number of nodes"
 BANDWIDTH: Final = Question(

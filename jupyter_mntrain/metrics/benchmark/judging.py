@@ -17,7 +17,7 @@ SLOW_SHARE = 0.8
 slow."""
 
 MOST_NAMED = 3
-"""Slow pairs; of more it is said how many."""
+"""Slow pairs that are named; of more, only the number."""
 
 
 def judge(

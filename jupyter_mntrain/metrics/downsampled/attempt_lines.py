@@ -30,7 +30,7 @@ from jupyter_mntrain.model.records.metrics import (
 )
 
 LEAST_RATE_S = 1.0
-"""Progress in less time says nothing about its rate."""
+"""Shortest time over which a rate of progress is computed."""
 
 ROOM_STEPS = 8192
 """Steps of all ranks together that stay single; each rank has at least :data:`LEAST_STEPS`."""
@@ -60,14 +60,14 @@ class RankLines:
     end: RankEnd | None = None
     progress: RankProgress | None = None
     begun: RankProgress | None = None
-    """The first report of what it does now."""
+    """The first report of the current activity."""
     evaluations: list[RankEvaluation] = field(default_factory=list)
     texts: list[RankText] = field(default_factory=list)
     traces: tuple[RankTrace, ...] = ()
     blocks: StepBlocks = field(default_factory=StepBlocks)
     sent_bytes: dict[int, float] = field(default_factory=dict)
     received_bytes: dict[int, float] = field(default_factory=dict)
-    """Of the steps in blocks, by peer."""
+    """Bytes of the steps in blocks, by peer."""
 
     @property
     def has_steps(self) -> bool:

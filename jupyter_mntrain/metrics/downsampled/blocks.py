@@ -32,7 +32,7 @@ from jupyter_mntrain.model.records.number import carried
 from jupyter_mntrain.telemetry import formulas
 
 FACTOR = 4
-"""Blocks are of 1, 4, 16, … steps: those of one rank fit into those of another."""
+"""Blocks have 1, 4, 16, … steps, so that the blocks of different ranks align."""
 
 WIDTH = len(BLOCK)
 AT = {name: index for index, name in enumerate(BLOCK)}

@@ -66,7 +66,7 @@ class LinkLines:
         self._data = array("d")
         self._told: dict[int, LinkSample] = {}
         self._newest: LinkSample | None = None
-        """That said something of the capacity."""
+        """The newest sample with a change of the capacity."""
 
     def __len__(self) -> int:
         return len(self._data) // WIDTH

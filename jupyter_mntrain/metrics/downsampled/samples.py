@@ -25,14 +25,14 @@ from jupyter_mntrain.model.records.metrics import (
 
 # Newest texts of the model that a notebook stores.
 MOST_TEXTS: Final = 50
-"""Texts that the model wrote: the newest."""
+"""Number of the model's newest texts that are kept."""
 
 # Recorded steps that are kept of each rank where its samples are downsampled: the newest.
 MOST_TRACES: Final = 3
-"""Recorded steps of a rank: the newest."""
+"""Number of a rank's newest recorded steps that are kept."""
 
 UNKNOWN: Final = -sys.float_info.max
-"""Not known. NaN is a value: a loss can be it."""
+"""An unknown value. NaN is a known one: a loss can be NaN."""
 
 EXTREMES: Final = (
     "step_s", "tokens_per_s", "pace_tokens_per_s", "flops_per_s", "compute", "loss",
@@ -40,20 +40,20 @@ EXTREMES: Final = (
 """Figures of a step whose lowest and highest finite values each block keeps."""
 
 LAST: Final = ("time_s", "step", "position")
-"""Of a block's last step; ``position`` is the offset after its line in the agent's journal."""
+"""Figures of a block's last step; ``position`` is the offset after its line in the journal."""
 
 MEANS: Final = (
     "step_s", "tokens", "loss", "compute_s", "optimizer_s", "flops", "sent_bytes",
     "received_bytes",
 )  # fmt: skip
-"""Means over the steps that say them; bytes are those to and from all peers."""
+"""Means over the steps that report them; bytes are those to and from all peers."""
 
 MOST: Final = ("memory_bytes", "busy_flops_per_s")
 """The highest; the latter per second of computing: see
 :func:`metrics.downsampled.blocks.busy_rate`."""
 
 FIRST: Final = ("first_loss", "first_not_finite_step")
-"""The first that is known."""
+"""The first known value."""
 
 PAUSES: Final = ("data_s", "evaluation_s", "sampling_s", "saving_s")
 """Seconds that a step waited for its batch, and that stood between it and the one before."""
@@ -66,7 +66,7 @@ HIGHS: Final = tuple(f"high_{name}" for name in EXTREMES)
 BLOCK: Final = (*LAST, *MEANS, *MOST, *FIRST, *SUMS, *LOWS, *HIGHS)
 
 LINK_BLOCK: Final = ("time_s", "interval_s", "sent_bytes", "received_bytes")
-"""Of an interface: the last time, and sums."""
+"""Figures of an interface: the last time, and sums."""
 
 
 class Blocks(Record, frozen=True):

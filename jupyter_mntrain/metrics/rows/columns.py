@@ -27,7 +27,7 @@ MOST_OLDER = 4096
 number of steps, so the beginning of a long job is drawn as finely as its middle."""
 
 DIGITS = 5
-"""Significant ones that go to a page: a picture shows fewer."""
+"""Significant digits that are sent to a page: a picture shows fewer."""
 
 LEAST_ROUNDED, MOST_ROUNDED = 1e-17, 1e27
 """Between them, rounding needs no power of ten above 1e22, the last that a float holds exactly."""
@@ -50,7 +50,7 @@ _COUNTS = frozenset(COUNTS)
 
 
 LOW, HIGH = "low_", "high_"
-"""Begin the names of a column's extremes, of rows that stand for several."""
+"""Prefixes of a column's extremes, for rows that stand for several steps."""
 
 
 class Table:
@@ -79,28 +79,28 @@ class Table:
         self._older = self._empty()
         self._newest = self._empty()
         self._numbers: array[int] = array("q")
-        """Of the newest rows."""
+        """Numbers of the newest rows."""
         self._warm_up = warm_up
-        """So many of the next rows are not recent, nor are those before."""
+        """How many of the next rows are not recent; neither are earlier ones."""
         self._steady_after_s = -inf
         """Rows that ended up to then are not recent."""
         self._size = 1
-        """Rows that each older one was joined from."""
+        """Number of steps that each older row stands for."""
         self._begin: int | None = None
-        """Of the recent rows."""
+        """Index of the first recent row, if known."""
         self._sums: dict[str, float | None] = {}
-        """Of the recent rows, as long as none is added: of many ranks, each has several figures."""
+        """Cached sums over the recent rows, until a row is added."""
         self._counts = tuple(name for name in names if name in _COUNTS)
         self._others = tuple(name for name in names if name not in _COUNTS)
         self._totals = dict.fromkeys(self._counts, 0.0)
-        """Of all rows."""
+        """Sums over all rows."""
         self.rows = 0
-        """How many were ever added."""
+        """Number of rows ever added."""
         self.joined_up_to = 0
         """Rows up to this number are no longer kept one by one."""
         self.round = 0
-        """Steps of which one takes much longer than the others; 0 if all are alike. At least so
-        many are recent, once there are."""
+        """Period of steps of which one takes much longer; 0 if all are alike. At least so many
+        rows are recent, if there are."""
 
     def __len__(self) -> int:
         return len(self._older["time_s"]) + len(self._numbers)

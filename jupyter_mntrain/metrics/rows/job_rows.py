@@ -31,13 +31,13 @@ COLUMNS = ("time_s", "step", "tokens", *COUNTED, "loss")
 EXTREMES = ("step_s", "tokens_per_s", "flops_per_s", "loss")
 
 OF_ALL_RANKS = ("tokens", "made", "tokens_per_s", "flops", "flops_per_s", "idle_s")
-"""Not known while a rank writes nothing: it may be a replica with tokens of its own."""
+"""Unknown while a rank reports nothing: it may be a replica with its own tokens."""
 
 SILENT_AFTER_STEPS = 3
-"""A rank that has written nothing when another has done these writes nothing at all."""
+"""A rank without reports when another has made so many steps never reports any."""
 
 UNTOLD = 0.25
-"""Of a step: if more than this is between two steps, something else was done."""
+"""Share of a step: a longer gap between two steps was spent on something else."""
 
 USUAL_STEPS, USUAL_EVERY = 64, 8
 """Steps that a long one is compared with, and after how many their median is taken again."""

@@ -49,7 +49,7 @@ class LinkRows:
         )
         self.given: Capacity | None = None
         self.links: tuple[LinkMeasurement, ...] = ()
-        """Measured when the node sent."""
+        """Capacities measured while the node sent."""
         self._room = room
         self._begin(0)
         self._steps = 0

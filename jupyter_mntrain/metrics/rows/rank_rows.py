@@ -23,7 +23,7 @@ COLUMNS = ("time_s", "step", *COUNTED, "memory_bytes")
 EXTREMES = ("step_s", "tokens_per_s", "pace_tokens_per_s", "flops_per_s", "compute")
 
 BETWEEN = tuple(name for name in PAUSES if name != "data_s")
-"""What is no part of a step."""
+"""Pauses between steps."""
 
 MEMORY, BUSY = AT["memory_bytes"], AT["busy_flops_per_s"]
 
@@ -41,7 +41,7 @@ REDRAWN_FROM = 0.01
 new best every few seconds, and no chart shows the difference."""
 
 SUMMARY_DIGITS = 7
-"""Significant ones: more than anybody is shown, fewer than a float has."""
+"""Significant digits: more than are shown, fewer than a float has."""
 
 
 class RankRows:
@@ -58,7 +58,7 @@ class RankRows:
         self.rank = rank
         self.placement = placement
         self._neighbors = placement.ranks
-        """Ranks on the same node, this one among them."""
+        """Ranks on the same node, including this one."""
         self._extremes = EXTREMES if has_extremes else ()
         self._room = room
         self.series: RankSeries | None = None
@@ -66,14 +66,14 @@ class RankRows:
         """Of all replicas, per recent step; ``None`` while a rank has written nothing, or none is
         told."""
         self._scale: float | None = None
-        """Tokens of the job in a step over those of this rank, on average."""
+        """Mean ratio of the job's tokens per step to this rank's."""
         self._drawn_scale: float | None = None
         self._begin(0.0)
         self._best_flops_per_s = 0.0
         self._drawn_peak: float | None = None
         self._most_memory: int | None = None
         self._summarized: tuple[object, RankSummary] | None = None
-        """The newest summary, and what it was made of."""
+        """The newest summary, and what it depends on."""
 
     def _begin(self, bubble: float | None) -> None:
         self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=self._extremes, room=self._room)

@@ -10,7 +10,7 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankTrace, TracedAction
 
 IDLE_SHARE = 0.002
-"""Of a step; a shorter gap between two actions is Python's, and not a wait."""
+"""Share of a step; a shorter gap between two actions is Python's overhead, not a wait."""
 
 Traces = Mapping[Rank, RankTrace]
 

@@ -25,7 +25,7 @@ LEAST_STEPS: Final = min(3, MOST_TRACES)
 a step."""
 
 USUAL = 0.9
-"""Share of what a rank computes that is not later than is usual for it."""
+"""Quantile of a rank's delays that counts as usual."""
 
 
 class SentMessages(NamedTuple):

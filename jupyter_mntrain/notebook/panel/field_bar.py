@@ -34,7 +34,7 @@ PLACE_LABELS = {
     "workdir": "Working directory",
     "python": "Interpreter",
 }
-"""Fields that are folded away."""
+"""Fields that are folded at first."""
 
 WIDE = frozenset(("data", *PLACE_LABELS))
 """Fields with long values."""

@@ -76,7 +76,7 @@ class WidgetPanel:
         self._showing_thread: int | None = None
         self._is_examining = False
         self._text_shown: str | None = None
-        """Redrawn with the panel, where the page has said that it has no widgets."""
+        """The text shown in place of widgets, if the page does not support them."""
         self._checks_shown: tuple[RowCheck, ...] = ()
         self._make_parts()
         self.root.comm.on_close(lambda _: self._worker.put(self._be_text))

@@ -94,11 +94,11 @@ class WaitingLaunches:
         self._book = book or AllocationBook()
         self._notes: tuple[AllocationNote, ...] = ()
         self._seen: dict[str, Allocation] = {}
-        """How each was when its scheduler last said so, by cluster."""
+        """Last known state of each allocation, by cluster."""
         self._silences: dict[str, Problem] = {}
-        """Why its scheduler does not say so now."""
+        """Why a scheduler does not report the state now, by cluster."""
         self._over: set[str] = set()
-        """Clusters whose allocation is not granted again: nobody is asked about them any more."""
+        """Clusters whose allocation has ended: schedulers are no longer asked about them."""
         self._threads = {
             source: ThreadPoolExecutor(1, thread_name_prefix=f"mntrain-{source}")
             for source in sources()

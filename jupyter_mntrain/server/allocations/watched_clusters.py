@@ -58,10 +58,10 @@ class WatchedClusters:
         self._is_own_followed = False
         self._open: dict[str, _Opened] = {}
         self._asked: dict[str, int] = {}
-        """When each open one was last asked for: a higher number is later."""
+        """When each open cluster was last used: a higher number is later."""
         self._numbers = count()
         self._over: set[str] = set()
-        """Those whose allocation has ended, open or not."""
+        """Clusters whose allocation has ended, open or not."""
         self._unsubscribe_own = own.subscribe(tell)
 
     def open(self, name: str) -> Cluster:

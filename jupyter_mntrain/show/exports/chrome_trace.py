@@ -22,7 +22,7 @@ WORDS: Final[dict[SpanKind, str]] = {
     "send": "send",
     "receive": "receive",
 }
-"""In the order of a legend."""
+"""Names of span kinds, in the order of a legend."""
 
 THREADS: Final = (
     ("computing", frozenset[SpanKind]({"F", "B", "I", "W", "update", "wait"})),

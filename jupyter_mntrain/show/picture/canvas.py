@@ -28,11 +28,11 @@ from jupyter_mntrain.show.picture.theme import SCALE, SMALL, WIDTH_PX, Stroke
 DPI = 100
 POINTS_PER_PX = 72 / DPI
 FONT = "DejaVu Sans"
-"""It comes with matplotlib, so the picture is the same on every machine."""
+"""A font that comes with matplotlib, so that pictures are the same everywhere."""
 
 BOX = "□"
 MOST_DRAWN = 1000
-"""Characters; more than fits. Measuring the rest would only take time."""
+"""Characters that are measured: more than ever fit."""
 
 
 class Canvas:

@@ -27,7 +27,7 @@ from jupyter_mntrain.show.picture.theme import (
 )
 
 MOST_RANKS: Final = 16
-"""Drawn of one step; of more it is said how many."""
+"""Ranks drawn per step; of more, only the number."""
 
 LEFT_PX = 176
 LANE_PX, LINK_PX, GAP_PX = 22, 5, 12

@@ -28,7 +28,7 @@ NAMES: Final[Mapping[Operation, str]] = {
 
 MOST_PAIRS: Final = 20
 SLOWEST: Final = 10
-"""Of more pairs, the slowest are listed."""
+"""With more pairs, only the slowest are listed."""
 
 BACKENDS: Final[Mapping[str, str]] = {"gloo": "Gloo", "nccl": "NCCL"}
 

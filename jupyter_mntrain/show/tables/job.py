@@ -38,10 +38,10 @@ DETAIL_LINES = 12
 """Last lines of a traceback."""
 
 PART_WORDS: Final = {"data": "waiting for data"}
-"""Of a window's parts, where their names are not the words."""
+"""Words for parts of a window, where they differ from the names."""
 
 UNEVEN = 1.2
-"""Step times that differ by more are told."""
+"""Step times that vary by more are shown."""
 
 MOST_OVER = 3
 """Newest slowdowns, stalls and warnings that are over and still listed."""

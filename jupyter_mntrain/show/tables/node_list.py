@@ -44,7 +44,7 @@ INTERFACE_COLUMNS = 24
 
 NO_JOBS = "none"
 UNKNOWN = (Text(formats.ABSENT),) * 4
-"""The cells of a node that has not said what it has."""
+"""The cells of a node whose hardware is not known yet."""
 
 
 class Surroundings(Record, frozen=True):

@@ -10,7 +10,7 @@ from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.sections import Recipe
 
 SETTINGS: Final = ("train.detect_anomaly=true", "train.deterministic=true")
-"""Of a recipe."""
+"""Settings of a recipe."""
 
 _BLOCKING: Final = "CUDA_LAUNCH_BLOCKING"
 _VARIABLES: Final = {

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.trust.shared_file import SharedFile
 
 REMEMBERED = 1000
-"""Job files: an exported one is asked about again after so many others."""
+"""Number of job files that are remembered as known."""
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>]+", re.IGNORECASE)
 _MOST_SHOWN = 200
 

@@ -37,7 +37,7 @@ from jupyter_mntrain.workload.workload import (
 
 _NAMED = 3
 _WORD = re.compile(r"[\w./-]+")
-"""What may name a file in a shell script."""
+"""A word in a shell script that may be a file name."""
 
 
 class Chosen(NamedTuple):

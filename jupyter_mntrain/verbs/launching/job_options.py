@@ -13,7 +13,7 @@ MOST_RESTARTS = 1000
 MOST_NODES = 1000
 HIGHEST_PRIORITY = 1000
 SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 10.0, 86400.0
-"""As of a recipe's ``train.timeout_s``."""
+"""The limits of a recipe's ``train.timeout_s``."""
 
 
 def job_options(parser: Parser, *, has_target: bool = True) -> None:

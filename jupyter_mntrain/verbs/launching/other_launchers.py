@@ -22,7 +22,7 @@ _PROGRAMS: Final = {
 }
 """Programs that start ranks themselves, and the module that each rank runs."""
 _OWN_STARTERS: Final = frozenset({"tune", "yolo", "lightning", "fabric", "torchx", "ray"})
-"""Programs that start ranks themselves; which module a rank runs depends on what they are told."""
+"""Programs that start ranks themselves; their arguments determine the module."""
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "fish"})
 _PROGRAM: Final = "--torchrun=--no-python"
 _MODULES: Final = ("torch.distributed.", "accelerate.", "deepspeed.")

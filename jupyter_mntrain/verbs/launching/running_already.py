@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
 _NOTEBOOK = ".ipynb"
-"""It changes with each run of its cells."""
+"""Suffix of notebooks, which change with each run of their cells."""
 
 
 def running_already(context: Context, built: Built, submitted_by: str) -> Job | None:

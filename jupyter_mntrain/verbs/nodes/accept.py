@@ -49,9 +49,9 @@ RECIPE: Final = "quick-check"
 SIZES: Final = (1, 2, 4, 8)
 MOST_NODES: Final = 1024
 LAYERS: Final = 8
-"""Of the included recipe's model: fewer than ranks, if there are more."""
+"""Layers of the included recipe's model: a pipeline has at most as many stages."""
 ON_GPUS: Final = ("model.preset=llama-160m", "data.sequence_length=1024")
-"""Else a GPU would wait for its own starts of kernels."""
+"""Model size on GPUs: with a smaller one, kernel launches would dominate."""
 
 
 class AcceptVerb(Verb):

@@ -315,7 +315,7 @@ def check_port(
 
 
 TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
-"""Of the others a launch says nothing either, unless they stop it."""
+"""Checks whose warnings a launch reports; others matter only if they stop it."""
 
 
 def check_doctor(

@@ -63,7 +63,7 @@ OF_PLACE: dict[str, str] = {
 """Fields of :class:`Choices` that say in which files and interpreter a job runs."""
 
 RESTARTS = 3
-"""Most restarts, unless another number is chosen."""
+"""Default number of restarts."""
 
 
 class Choices(Record, frozen=True):

@@ -40,7 +40,7 @@ OF_SCRIPT = ("project",)
 """Fields that a recipe lacks: it runs the built-in trainer, which needs no files."""
 
 Read = Callable[[Choices], "Workload | MntrainError"]
-"""Reads what is to be launched, with these choices."""
+"""Reads the launch target with these choices."""
 
 
 class FormField(Record, frozen=True):

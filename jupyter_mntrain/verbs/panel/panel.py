@@ -97,7 +97,7 @@ class Panel:
         self.started: tuple[JobId, str] | None = None
         """The job started last, and the equivalent command."""
         self.said: tuple[Problem, ...] = ()
-        """What the launch of that job said of the nodes."""
+        """Notes on the nodes from the launch of that job."""
         self.resume: Resumption | None = None
         """What the ended job of this recipe goes on from; :meth:`look` asks for it."""
         self.starting: Starting = lambda: nullcontext(bool)

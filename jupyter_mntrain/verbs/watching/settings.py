@@ -22,7 +22,7 @@ from jupyter_mntrain.workload.data_preview import preview_data
 from jupyter_mntrain.workload.workload import Workload, from_built_in, from_path
 
 JOB = "j-"
-"""Begins a job's id."""
+"""Prefix of a job's id."""
 
 UNTOUCHED = ("default", "auto")
 """Origins of settings that nobody chose."""

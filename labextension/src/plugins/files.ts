@@ -19,7 +19,7 @@ import { trans, useLanguage } from '../trans';
 import { describe } from './commands/context';
 import { insertCell } from './notebooks';
 
-/** Number of .toml files that are read in a folder; more are no folder of recipes. */
+/** Maximum number of .toml files that are read in a folder. */
 const MOST_FILES = 100;
 
 /** Below "Open" and its kind, above "Rename". */

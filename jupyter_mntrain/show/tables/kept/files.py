@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster.handle.large_files import Pulled
 
 MOST_NAMED = 3
-"""Files that a line names."""
+"""Number of files that a line names."""
 
 
 def pushed_text(pushed: Pushed) -> RenderableType:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_CAUSES: Final = 3
 FACTOR_FROM: Final = 2.0
-"""From twice as long on, a difference is told as a factor."""
+"""From twice as long on, a difference is shown as a factor."""
 
 
 def predicted_line(step_s: float, off: OffPlan | None) -> Text:

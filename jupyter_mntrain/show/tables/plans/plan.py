@@ -18,7 +18,7 @@ MOST_RANKS: Final = 16
 MOST_GUESSES: Final = 6
 MOST_COUNTS: Final = 8
 SURE: Final = 1.1
-"""A gain whose range is wider than this is told with it."""
+"""A gain is shown with its range if that is wider than this."""
 
 EQUAL_SPLIT: Final = "equal split"
 FSDP: Final = "FSDP"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.metrics.summary import RankSummary
 
 LEAST_LEFT_S = 5.0
-"""What is over sooner need not be waited for."""
+"""Time left is shown only if it is longer than this."""
 
 WHAT_WIDTH = 60
 """Characters that fit next to a rank's name in the picture."""

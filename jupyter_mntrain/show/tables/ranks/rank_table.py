@@ -37,7 +37,7 @@ FULL_WIDTH = 120
 """Columns from which the table has most of its columns, and all."""
 
 FIRST_LEFT_OUT: Final = ("memory", "computing")
-"""What a row does without before a state or a node's name is broken into lines."""
+"""Columns that are left out first, before a state or a node's name is wrapped."""
 
 
 def state_text(state: JobState) -> Text:

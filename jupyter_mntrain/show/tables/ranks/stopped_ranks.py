@@ -10,7 +10,7 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, Ran
 from jupyter_mntrain.show import formats
 
 MOST_NAMED = 8
-"""Ranks that one line names."""
+"""Number of ranks that one line names."""
 
 
 def stopped_ranks(view: JobView) -> Iterator[str]:

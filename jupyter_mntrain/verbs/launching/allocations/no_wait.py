@@ -15,7 +15,7 @@ from jupyter_mntrain.sources.awaited_launch import launch_log
 from jupyter_mntrain.verbs.context import Context
 
 TAKES_OVER: Final = "MNTRAIN_TAKES_OVER"
-"""For that process: the cluster of the allocation that was asked for already."""
+"""Environment variable for that process: the cluster of the requested allocation."""
 
 _NOT_PASSED_ON: Final = ("--no-wait", "--json", "--traceback")
 

@@ -23,7 +23,7 @@ TRUSTED_S = 60.0
 """How long the panel trusts what the doctor found on the chosen nodes: a launch looks again
 anyway."""
 MOST_KEPT = 8
-"""Launches whose answers are kept, for who goes back and forth."""
+"""Number of launches whose answers are cached, for switching between them."""
 
 NO_MATTER = (
     *("nodes", "others_take_part", "head"),
