@@ -190,7 +190,7 @@ def test_stacks_of_its_ranks_are_shown_by_a_button(open_one) -> None:
     page.click(page.view.job_bar.stacks)
     until(lambda: "main &lt;b&gt;" in page.view.job_bar.shown_stacks.value)
     shown = page.view.job_bar.shown_stacks.value
-    assert "rank 0 on wopr: busy, load (data.py:12)" in shown
+    assert "rank 0 on wopr: in its own code, load (data.py:12)" in shown
     assert "muthur: connection refused" in shown
     assert "Thread 1" not in shown
 
