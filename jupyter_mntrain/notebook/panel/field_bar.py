@@ -51,7 +51,7 @@ TOOLTIPS = {
     "data": "A directory or file that every node has, or a dataset",
     "priority": "Position in the queue, -1000 to 1000, higher first",
     "restarts": "Maximum number of restarts",
-    "min_nodes": "On a restart, go on without lost nodes while this many remain",
+    "min_nodes": "On a restart, continue without lost nodes while this many remain",
     "project": "Its files are sent; empty: the script, and its folder if it imports from it",
     "workdir": "The ranks run in it; empty: in a folder of the job's own",
     "python": "Of the ranks, on every node; empty: the one that each agent was started with",

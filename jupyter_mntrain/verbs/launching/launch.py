@@ -103,7 +103,7 @@ def _launch(context: Context, args: Namespace) -> Outcome:
 
 def begin_text(plan: BeginPlan, *, now_s: float) -> Text:
     """Say with which checkpoint a job begins, and how its settings differ from those before."""
-    text = Text.assemble("beginning with ", (plan.path, "bold"))
+    text = Text.assemble("starting with ", (plan.path, "bold"))
     if plan.step is not None:
         text.append(f" from step {formats.count(plan.step)}")
     if plan.checkpoint is not None:

@@ -98,7 +98,7 @@ def _refuse_torchruns(words: Sequence[str], program: str) -> None:
         value = value if is_joined else next(iter(words[at + 1 :]), "")
         number = value if value.isdigit() and not name.startswith("--nn") else "N"
         raise SpecError(
-            f"{name} is torchrun's: launch is told its nodes and their processes by --member",
+            f"{name} is torchrun's: launch gets its nodes and their processes from --member",
             fix=f"use --member HOST:{number} for each node",
             kind=Kind.BAD_COMMAND,
         )

@@ -95,9 +95,9 @@ def plan_text(plan: ResumePlan, *, now_s: float) -> Text:
     """Say what is resumed, from which step, and what was changed."""
     text = Text.assemble("resuming run ", (plan.run, "bold"))
     if plan.path is not None:
-        text = Text.assemble("beginning a new run with ", (plan.path, "bold"))
+        text = Text.assemble("starting a new run with ", (plan.path, "bold"))
     elif plan.is_branch:
-        text = Text.assemble("beginning a new run with the checkpoint of run ", (plan.run, "bold"))
+        text = Text.assemble("starting a new run with the checkpoint of run ", (plan.run, "bold"))
     if plan.job != plan.run and plan.path is None:
         text.append(f", job {plan.job},")
     if plan.step is not None:

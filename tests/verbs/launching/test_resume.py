@@ -120,7 +120,7 @@ def test_a_step_or_a_path_begins_a_new_run(resume, stored):
     spec, said = resume(job.id, "--from", "200")
     assert spec.origin is not None
     assert (spec.origin.is_branch, spec.origin.step) == (True, 200)
-    assert says("beginning a new run", said)
+    assert says("starting a new run", said)
     spec, said = resume(job.id, "--from", "best")
     assert spec.origin is not None
     assert (spec.origin.is_branch, spec.origin.step, spec.origin.path) == (True, 200, None)
@@ -175,7 +175,7 @@ def test_checkpoints_are_listed_with_where_they_are_and_whether_whole(do, job, t
     outcome = do("checkpoints", job.id)
     shown = text(outcome.renderable)
     assert "wopr, muthur" in shown
-    assert says("not whole: lacks rank 1 (muthur)", shown)
+    assert says("incomplete: lacks rank 1 (muthur)", shown)
     assert says("best, pinned", shown)
     assert "1.2500" in shown
     assert says("hal does not answer", shown)

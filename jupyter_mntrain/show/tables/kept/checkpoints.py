@@ -58,4 +58,4 @@ def _state(one: RunCheckpoint) -> Text:
         return text.append("whole", style="green")
     ranks = ", ".join(map(str, one.missing))
     on = f" ({' and '.join(one.missing_on)})" if one.missing_on else ""
-    return text.append(f"not whole: lacks rank {ranks}{on}", style="yellow")
+    return text.append(f"incomplete: lacks rank {ranks}{on}", style="yellow")
