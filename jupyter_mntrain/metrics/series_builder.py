@@ -222,7 +222,7 @@ class SeriesBuilder:
         """Mark ``count`` rows, numbered up to ``before``, as changed: they are sent again."""
         if count:
             self._whole_up_to = before + 1
-            self.seq = max(self.seq, self._whole_up_to)  # nobody is sent what has no number
+            self.seq = max(self.seq, self._whole_up_to)  # rows without a new number are not sent
 
     def _capacity_from(self, node: str) -> Callable[[int], float | None]:
         """Return a function that gives the payload per second from a node to a rank's node."""

@@ -175,7 +175,7 @@ class Recurring:
             # Once only: as far apart as it was from the begin, or farther.
             interval, doubt = float(max(steps[-1] - since, wait, 1)), ONCE
         interval = max(interval, 0.5 * wait) if wait > 2 * interval else interval
-        # A pause that is due after this very step has not been told yet; a long step has.
+        # A pause due after this very step has not been reported yet; a long step has.
         missed = int(wait / interval) if kind == "long_s" else int((wait - ROUNDING) / interval)
         number = float(int((total - steps[-1]) / interval + ROUNDING) - missed)
         number = max(0.0, number)

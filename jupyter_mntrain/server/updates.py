@@ -211,7 +211,7 @@ class PageUpdates:
             self.look_now()
             self._look_at_series()
 
-    # State is updated before listeners are told: they may ask for a snapshot at once.
+    # State is updated before listeners are notified: they may request a snapshot at once.
 
     def _look_at_nodes(self, views: Sequence[NodeView]) -> None:
         entries = {entry.key: entry for entry in node_entries(views)}

@@ -136,7 +136,7 @@ class JobRows:
         seq = self._take_blocks(writing, left_out, seq, cut)
         reading = self._reading
         if reading.taken < max((one.first for one in writing), default=0):
-            return seq  # a rank has not told what others have joined to blocks
+            return seq  # a rank has not reported steps that others already have in blocks
         ready = min((one.count for one in writing), default=0)
         for index in range(reading.taken, ready):
             steps = [one.step(index) for one in writing]
@@ -187,8 +187,8 @@ class JobRows:
                 reading.carried["restart_s"] = max(0.0, gap_s)
         elif time_s > reading.ended_s:
             # From one end of all ranks to the next: the longest step of any rank is more, where one
-            # waits for another that evaluates, or they train apart; it is less only by what nobody
-            # has told of.
+            # waits for another that evaluates, or they train apart; it is less only by what
+            # nobody has reported.
             wall_s = time_s - reading.ended_s
             within_s = max(0.0, wall_s - paused_s)
             steps_s = within_s if within_s <= (1 + UNTOLD) * steps_s else steps_s

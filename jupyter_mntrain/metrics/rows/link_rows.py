@@ -109,7 +109,7 @@ class LinkRows:
             rows.append(self._row_of([series.mean(block) for series, block in blocks]))
         seq = take_rows(self.table, rows, max(one.blocks.size for one in ranks), seq)
         if self._steps < max(series.first for series in ranks):
-            return seq  # a rank has not told what others have joined to blocks
+            return seq  # a rank has not reported steps that others already have in blocks
         ready = min(series.count for series in ranks)
         for index in range(self._steps, ready):
             seq += 1
@@ -123,7 +123,7 @@ class LinkRows:
         return {"time_s": max(step.time_s for step in steps)} | _named(rates, rates)
 
     def _row(self, sample: LinkSample, ranks: Sequence[RankSeries]) -> dict[str, float | None]:
-        # The step that runs is taken to be like the one before it: it has told nothing yet.
+        # The running step has reported nothing yet: assume that it is like the one before.
         steps = [series.step_before(sample.time_s) for series in ranks]
         self._count(sample)
         window = max([LEAST_WINDOW_S, *(2 * step.step_s for step in steps)])

@@ -61,7 +61,7 @@ class FileResource(FilesResource):
             return
         except MntrainError:
             if not sent:
-                self.clear()  # nothing has gone out: it is told as any other
+                self.clear()  # nothing has been sent: report it like any other error
                 raise
             # Too short, so that the browser takes it for what it is: broken off.
             self.detach().close()

@@ -101,7 +101,7 @@ def _facts(view: JobView, summary: JobSummary) -> Iterator[str]:
         if ended:
             yield f"ended {formats.clock(max(ended))}"
     elif summary.elapsed_s is not None:
-        # Not when it is done: a picture is kept, and nobody knows what became of the job.
+        # Without the time left: a picture is kept, and may be read long after.
         yield f"elapsed {formats.duration(summary.elapsed_s)}"
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:

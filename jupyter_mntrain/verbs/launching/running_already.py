@@ -42,7 +42,7 @@ def running_already(context: Context, built: Built, submitted_by: str) -> Job | 
         try:
             if job.spec().files == built.spec.files and _has_same_project(job, built):
                 return job
-        except MntrainError:  # it cannot be told: it is launched as it was asked for
+        except MntrainError:  # unknown: launch as requested
             continue
     return None
 

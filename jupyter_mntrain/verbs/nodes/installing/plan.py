@@ -112,7 +112,7 @@ def package_steps(facts: Facts, wanted: Wanted, wheel: str) -> list[Step]:
         return []
     steps = []
     if not wanted.is_given and (facts.environment is None or not facts.environment.pip):
-        # Only half of one: nobody's work is in a directory that was made here.
+        # An incomplete environment: we made the directory, so nobody's work is in it.
         clear = ("--clear",) if facts.exists else ()
         words = (facts.python, "-m", "venv", *clear, facts.where)
         steps.append(Step(title="creating an environment", command=shlex.join(words)))
