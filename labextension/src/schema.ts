@@ -3145,7 +3145,7 @@ export const LARGEST_RECIPE_BYTES = 65536;
 export const MANY_RANKS = 9;
 /** A clock that is off by less is not mentioned. */
 export const MOST_DIFFERENCE_S = 2;
-/** Texts that the model wrote: the newest. */
+/** Number of the model's newest texts that are kept. */
 export const MOST_TEXTS = 50;
 /** A time axis shorter than this shows seconds. */
 export const SHORT_RUN_S = 600;

@@ -88,7 +88,7 @@ def test_the_fullest_links_are_shown_and_how_full_the_others_are(summary: JobSum
     links = [line for line in lines if "eth0" in line]
     assert links[0].startswith(NODES[15])
     assert len(links) == 8
-    assert any(says("24 directions more", line) for line in lines)
+    assert any(says("24 more directions", line) for line in lines)
 
 
 def test_links_of_unknown_use_are_counted_and_not_taken_for_idle_ones(
