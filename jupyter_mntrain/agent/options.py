@@ -183,8 +183,9 @@ def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> S
 
 
 def _own_name() -> str:
-    """The host's name, without characters that a node name cannot have; on a JupyterHub with the
-    person's: several may have nodes on one machine, all of clusters called default.
+    """Return the host's name, without characters that are invalid in a node name. On a JupyterHub
+    it includes the user's name: several users may have nodes on one machine, all in clusters called
+    default.
     """
     host, person = socket.gethostname(), os.environ.get(HUB_USER_VARIABLE, "")
     own = f"{host}-{person}" if person and person not in host else host

@@ -27,7 +27,7 @@ def launches_folder() -> Path:
 
 @contextmanager
 def waiting_for(cluster: str) -> Iterator[None]:
-    """Be the process that waits for the nodes of a cluster."""
+    """Hold the lock that marks this process as the one that waits for a cluster's nodes."""
     from filelock import FileLock, Timeout  # who looks at a cluster without launches needs none
 
     path = lock_file(cluster)

@@ -55,7 +55,7 @@ class SharedFile(Generic[T]):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the file against changes by other processes."""
+        """Lock the file, so that no other process changes it."""
         from filelock import FileLock  # most commands only read
 
         private_directory(self.path.parent)

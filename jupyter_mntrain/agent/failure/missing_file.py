@@ -1,4 +1,4 @@
-"""Missing file: what is known of one, or of a module, that a rank did not find. Only reads.
+"""Missing file: explains why a rank did not find a file or a module. Only reads.
 
 Ranks run in a copy of what was sent. Nothing can be put there by hand.
 """

@@ -118,7 +118,7 @@ class RankEnding:
         return found if found is None or escaped is None else self._sent(found, escaped.line)
 
     def _sent(self, found: Problem, message: str) -> Problem:
-        """The same with what sends a file, or has Python find a module, that it is about."""
+        """Add the fix for a missing file or module, if the problem is one."""
         known = {Kind.NO_FILE: fix_of_missing, Kind.NO_MODULE: fix_of_missing_module}
         look = known.get(found.kind)
         fix = None if look is None else look(message, self._directory)

@@ -23,7 +23,7 @@ Version = Literal[1, 2]
 
 
 def own_groups(controller: str, listed: Path | None = None) -> Iterator[tuple[Version, Path]]:
-    """Directories of each group that a process is in, and of those above it.
+    """Yield the directories of a process's control groups, and of those above them.
 
     Args:
         controller: of version 1, like ``cpu``.

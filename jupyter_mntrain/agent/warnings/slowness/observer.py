@@ -255,7 +255,7 @@ class StepPace:
         return [duration for time_s, duration in self._steps if time_s > first_s]
 
     def _begin(self, now_s: float, limit_s: float) -> tuple[float, float]:
-        """When the first of the slow steps began, and when it had ended."""
+        """Return when the first of the slow steps began, and when it ended."""
         slow = [one for one in self.history.timed(now_s) if one[1] > limit_s]
         first = self._long[:1] if self._is_by_mean else slow[:1]
         return next(((time_s - taken_s, time_s) for time_s, taken_s in first), (now_s, now_s))
