@@ -60,6 +60,17 @@ def test_launch_returns_at_once_and_says_how_to_follow(do, text, recipe, as_json
     assert outcome.job is not None
 
 
+def test_every_file_that_is_sent_is_named(do, text, recipe):
+    (recipe / "train.py").write_text("open('a.json'), open('b.json')\n")
+    for name in ("a.json", "b.json"):
+        (recipe / name).write_text("{}")
+    screen = Paper()
+    files = ("--file", "a.json", "--file", "b.json")
+    do("launch", "train.py", *files, screen=screen, directory=recipe)
+    said = "".join(map(text, screen.said))
+    assert says("sending 3 files: a.json, b.json, train.py", said)
+
+
 @pytest.mark.parametrize("named", [(), ("--member", "wopr:1", "--member", "muthur:1")])
 def test_its_nodes_are_found_once(do, recipe, monkeypatch, named):
     found = []
