@@ -89,7 +89,7 @@ if os.environ["RANK"] == "1":
         ("ready(); raise MemoryError('no room')", "no room"),
         ("ready(); os.kill(os.getpid(), 9)", "signal 9"),
         ("ready()", "exit code 0"),
-        ("ready(); print('x' * (1 << 21))", "something else"),
+        ("ready(); print('x' * (1 << 21))", "something other"),
         (f"ready(); {TELL.strip()}; sys.exit(3)", "exit code 3"),
     ],
 )
