@@ -778,4 +778,4 @@ def name_bottleneck(computing: Mapping[int, float], busy: Mapping[Pair, float]) 
         return f"rank {slowest}'s device"
     if busiest is not None and on_link > share:
         return f"waiting, most of it for the link from rank {busiest[0]} to rank {busiest[1]}"
-    return f"waiting; rank {slowest} computes {share:.0%} of the step"
+    return f"none; rank {slowest}, the busiest, computes {share:.0%} of the step"
