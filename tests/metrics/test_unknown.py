@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from math import isfinite
+from math import inf, isfinite, nan
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -130,6 +131,22 @@ def test_a_direction_without_a_capacity_says_so(job: tuple[set[str], dict[str, l
             assert row.count(formats.ABSENT) == 2
         is_known = (link.node, link.direction) in {("node2", "sent"), ("node1", "received")}
         assert link.capacity is None or is_known
+
+
+@pytest.mark.parametrize(
+    ("losses", "mean"), [((inf, -inf), nan), ((inf, 1.0), inf), ((1e308, 1.2e308), 1.1e308)]
+)
+def test_losses_of_any_size_have_a_mean(losses: tuple[float, float], mean: float) -> None:
+    """``fmean`` refuses infinities of both signs, and a sum that is too large."""
+    samples: dict[str, list[Sample]] = {}
+    for rank, (node, loss) in enumerate(zip(("node1", "node2"), losses, strict=True)):
+        start = RankStart(
+            time_s=0.0, rank=Rank(rank), local_rank=0, world_size=2, pid=1, host=node, device="RTX"
+        )
+        samples[node] = [start, step(rank, 1, loss=loss), step(rank, 2, loss=loss)]
+    summary, _ = shown(samples)
+    assert summary.loss is not None
+    assert float(summary.loss) == pytest.approx(mean, nan_ok=True)
 
 
 @settings(max_examples=60, deadline=None)

@@ -288,7 +288,12 @@ def _mean(values: Sequence[float]) -> float | None:
     """Return the mean over ranks, or the exact value if all report the same."""
     if not values or UNKNOWN in values:
         return None
-    return values[0] if all(one == values[0] for one in values) else fmean(values)
+    if all(one == values[0] for one in values):
+        return values[0]
+    try:
+        return fmean(values)
+    except (ValueError, OverflowError):  # infinities of both signs; a sum that is too large
+        return sum(one / len(values) for one in values)
 
 
 def _part(row: Figures, steps: int) -> Figures:
