@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -290,3 +291,18 @@ def test_no_guide_begins_with_a_release_that_there_is_not() -> None:
     assert not bad, (
         "name the wheel that scripts/wheel builds: docs/installing.md, Getting the package"
     )
+
+
+@pytest.mark.parametrize(("command", "code"), [("echo fine", 0), ("echo no room; exit 3", 3)])
+def test_a_step_of_an_installation_says_what_it_does_and_why_it_failed(
+    tmp_path: Path, command: str, code: int
+) -> None:
+    """A minute without a word looked like one that hangs."""
+    log = tmp_path / "install.log"
+    script = f'. scripts/steps.sh; step "installing" "1 min" {log} bash -c {shlex.quote(command)}'
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert done.stdout == f"installing (usually 1 min; log: {log})\n"
+    assert done.stderr == (f"no room\ninstalling failed; all of it: {log}\n" if code else "")
