@@ -28,12 +28,12 @@ FULL_S, BEFORE_S, CACHED_S = 10.0, 2.0, 0.2
 IN_DRIVER = """
 import json, os, sys, time
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.preflight.probing import Prober
+from jupyter_mntrain.cluster.preflight.probing import Preflight
 from jupyter_mntrain.model.records.job import JobSpec
 
 parts = {"ask": [], "try_paths": []}
 for name, found in parts.items():
-    def timed(self, *words, real=getattr(Prober, name), found=found, **more):
+    def timed(self, *words, real=getattr(Preflight, name), found=found, **more):
         async def run():
             begun = time.perf_counter()
             try:
@@ -41,7 +41,7 @@ for name, found in parts.items():
             finally:
                 found.append(time.perf_counter() - begun)
         return run()
-    setattr(Prober, name, timed)
+    setattr(Preflight, name, timed)
 
 def launched(is_checked):
     begun = time.perf_counter()

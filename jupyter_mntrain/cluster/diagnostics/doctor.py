@@ -9,7 +9,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
 from jupyter_mntrain.cluster.preflight.pending_job import find_script, pending_job, question_of
-from jupyter_mntrain.cluster.preflight.probing import AskedNode, Prober, ToldByNodes
+from jupyter_mntrain.cluster.preflight.probing import AskedNode, Preflight, ToldByNodes
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
@@ -87,8 +87,8 @@ class ClusterDoctor:
             looks_up_names=not is_quick and asked.looks_up_names,
             patience_s=None if is_quick else LOADED_S,
         )
-        prober = Prober(self._clock, spec, is_loaded=not is_quick)
-        looking = self._look(prober, wanted, asked, spec, progress)
+        preflight = Preflight(self._clock, spec, is_loaded=not is_quick)
+        looking = self._look(preflight, wanted, asked, spec, progress)
         told, paths, refused = self._driver.loop.run(looking)
         own = {one.info.node_id for one in wanted}
         others = tuple(one for one in self._search.usable() if one.node_id not in own)
@@ -137,7 +137,7 @@ class ClusterDoctor:
 
     async def _look(
         self,
-        prober: Prober,
+        preflight: Preflight,
         wanted: Sequence[AskedNode],
         question: MachineQuestion,
         spec: JobSpec | None,
@@ -147,10 +147,10 @@ class ClusterDoctor:
         job.
         """
         told, refused = await asyncio.gather(
-            prober.ask(wanted, question, progress), self._refused(spec)
+            preflight.ask(wanted, question, progress), self._refused(spec)
         )
         progress.report("trying the network", 0, None)
-        return told, await prober.try_paths(told.able), refused
+        return told, await preflight.try_paths(told.able), refused
 
     async def _refused(self, spec: JobSpec | None) -> Problem | None:
         """Return why a launch would refuse the job, apart from the checks; ``None`` if it would

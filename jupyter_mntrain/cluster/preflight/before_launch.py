@@ -14,7 +14,7 @@ from jupyter_mntrain.cluster.preflight.probing import (
     AskedNode,
     CachedPaths,
     NodeAsTried,
-    Prober,
+    Preflight,
     ToldByNodes,
     as_tried,
     ports_of,
@@ -79,8 +79,8 @@ class BeforeLaunch:
     job: ResolvedJob
 
     @property
-    def _examiner(self) -> Prober:
-        return Prober(
+    def _preflight(self) -> Preflight:
+        return Preflight(
             self.clock,
             self.job.spec,
             is_loaded=False,
@@ -108,7 +108,7 @@ class BeforeLaunch:
             there = await find_script(spec, wanted[0].client, PATIENCE_S)
             job = pending_job(spec, nodes[0].name, project, there)
             question = msgspec.structs.replace(question_of(job, spec, there), looks_up_names=False)
-            told = await self._examiner.ask(wanted, question)
+            told = await self._preflight.ask(wanted, question)
             # Who is silent keeps the others waiting: those are tried without it.
             return ToldBefore(job, told, None if told.silent else await trying)
         finally:
@@ -155,7 +155,7 @@ class BeforeLaunch:
 
     async def _try(self, nodes: Sequence[AskedNode]) -> _FoundPaths:
         try:
-            return _FoundPaths(as_tried(nodes), await self._examiner.try_paths(nodes))
+            return _FoundPaths(as_tried(nodes), await self._preflight.try_paths(nodes))
         except TimeoutError:
             return _FoundPaths(as_tried(nodes), None)
 

@@ -1,4 +1,4 @@
-"""Prober: asks nodes for their facts, and tries the network paths between them."""
+"""Preflight: asks nodes for their facts, and tries the network paths between them."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class PathTrials:
         )
 
 
-# Prober: asks nodes what they know, all at once, tries the paths between them, and judges both.
+# Preflight: asks nodes what they know, all at once, tries the paths between them, and judges both.
 #
 # :class:`~jupyter_mntrain.cluster.diagnostics.doctor.ClusterDoctor` takes all of its steps when
 # somebody asks; a launch takes the first one while it asks the nodes for itself.
@@ -271,7 +271,7 @@ class ToldByNodes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Prober:
+class Preflight:
     """Checks nodes for one job, or for any job that may run there.
 
     Args:
@@ -328,7 +328,7 @@ class Prober:
         return msgspec.structs.replace(found, given=given)
 
     async def try_paths(self, nodes: Sequence[AskedNode]) -> PathsFound:
-        """Return the paths between nodes, from the cache if all of them are known.
+        """Try the paths between nodes, all at once.
 
         Raises:
             TimeoutError: they took longer than ``network_patience_s``.

@@ -1,4 +1,4 @@
-"""Prober: what a node does not know yet is asked again."""
+"""Preflight: what a node does not know yet is asked again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.preflight.probing import MOST_TIMES, AskedNode, Prober
+from jupyter_mntrain.cluster.preflight.probing import MOST_TIMES, AskedNode, Preflight
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts, MachineQuestion
 from tests.doctor.healthy import healthy
 
@@ -56,10 +56,10 @@ def test_what_an_interpreter_loads_is_asked_until_it_is_known(
 ) -> None:
     time = Time()
     node = Node(time, silent=silent, takes_s=takes_s)
-    prober = Prober(time)  # type: ignore[arg-type]
+    preflight = Preflight(time)  # type: ignore[arg-type]
     wanted = AskedNode(NODE.info, node, None, is_fresh=True)  # type: ignore[arg-type]
     question = MachineQuestion(python="/opt/python", looks_up_names=True, patience_s=waits_s)
-    told = asyncio.run(prober.ask([wanted], question))
+    told = asyncio.run(preflight.ask([wanted], question))
     assert len(node.asked) == times
     assert (told.nodes[0].facts == KNOWN) is (silent < times)
     assert {one.python for one in node.asked} == {"/opt/python"}
