@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from jupyter_mntrain.command_line.needed_packages import needed_packages
+from jupyter_mntrain.command_line.needed_packages import INTERRUPTED, needed_packages
 
 PROGRAM = "mntrain"
 
@@ -36,8 +36,6 @@ with needed_packages(PROGRAM):
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.verb import Outcome
-
-INTERRUPTED = 130
 
 OBJECTS_OF_IMPORTS = 300_000
 """Made before this program looks for garbage: what imports make stays until its end, and to look at

@@ -21,6 +21,8 @@ PACKAGE: Final = "jupyter_mntrain"
 _PATHS: Final = "PYTHONPATH"
 _NEEDS: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[.*?\])?>=([0-9.]+)")
 BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
+"""Exit codes; 128 + SIGINT is that of a program that Ctrl-C ended."""
 _OF_OTHER_VERSIONS: Final = (ImportError, AttributeError, TypeError)
 
 

@@ -52,6 +52,19 @@ def refuse_existing(path: Path, name: str) -> None:
         )
 
 
+def file_path(path: Path, text: str, *, may_replace: bool) -> Path:
+    """Return the path, if a file may be written there.
+
+    Raises:
+        SpecError: one is there, or there is no such directory.
+    """
+    if not path.parent.is_dir():
+        raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
+    if not may_replace:
+        refuse_existing(path, text)
+    return path
+
+
 def new_file(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
     """Create a file with mode 0600 that must not exist yet.
 

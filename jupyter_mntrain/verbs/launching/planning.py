@@ -94,7 +94,7 @@ def achieved_by(context: Context, job: Job) -> KnownSpeeds:
 
 
 def replanned(context: Context, built: Built, job: Job) -> tuple[Built, tuple[str, ...]]:
-    """Plan a resumed job anew with the speeds that another reached; also return what changes.
+    """Plan a resumed job again with the speeds that another reached; also return what changes.
 
     Raises:
         SpecError: nothing can be planned, or the other job has no speeds.

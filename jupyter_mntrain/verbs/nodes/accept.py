@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from jupyter_mntrain.command_line.needed_packages import INTERRUPTED
 from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.metrics.acceptance.acceptance_report import (
     PARTS,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
 FAILED: Final = 1
-INTERRUPTED: Final = 130
 
 RECIPE: Final = "quick-check"
 SIZES: Final = (1, 2, 4, 8)

@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from jupyter_mntrain.command_line.needed_packages import INTERRUPTED
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import Participant
@@ -34,9 +35,6 @@ ONE_STREAM = (
 SEVERAL_STREAMS = (
     " Sent over several connections at once, as NCCL does between two ranks; Gloo has one."
 )
-
-INTERRUPTED = 130
-"""128 + SIGINT, the exit code of a program that Ctrl-C ended."""
 
 
 class MeasureVerb(Verb):

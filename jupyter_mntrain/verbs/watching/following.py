@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.command_line.needed_packages import INTERRUPTED
 from jupyter_mntrain.command_line.parser import Parser, bounded_duration
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show import formats
@@ -27,8 +28,8 @@ LEAST_S, LONGEST_S = 0.1, 1e8
 TIMED_OUT = 124
 """The exit code of ``timeout``. The job continues."""
 
-DETACHED = 130
-"""128 + SIGINT, the exit code of a program that Ctrl-C ended. The job continues."""
+DETACHED = INTERRUPTED
+"""The job continues."""
 
 
 def follow(context: Context, args: Namespace, job: Job, waited_s: float = 0.0) -> Outcome:

@@ -7,7 +7,7 @@ from pathlib import Path
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.new_file import refuse_existing
+from jupyter_mntrain.verbs.new_file import file_path
 
 
 def picture_path(context: Context, text: str, *, may_replace: bool) -> Path:
@@ -24,19 +24,6 @@ def picture_path(context: Context, text: str, *, may_replace: bool) -> Path:
         cause = f"{path.name}: the picture is written as PNG, not as {path.suffix}"
         raise SpecError(cause, fix=f"name it {path.stem}.png")
     return file_path(path, text, may_replace=may_replace)
-
-
-def file_path(path: Path, text: str, *, may_replace: bool) -> Path:
-    """Return the path, if a file may be written there.
-
-    Raises:
-        SpecError: one is there, or there is no such directory.
-    """
-    if not path.parent.is_dir():
-        raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
-    if not may_replace:
-        refuse_existing(path, text)
-    return path
 
 
 def write_picture(path: Path, content: bytes) -> None:
