@@ -26,7 +26,7 @@ and asks the doctor with the options of the launch. Left out is what cannot be k
 port that is taken while torchrun starts, a file whose permission the script itself takes, a
 default that `int()` does not take. "Found" counts what names the right kind and node with a fix;
 of what is harmless, that nothing was said. A case counts as it was played, also where its miss
-has been mended since: a copied machine was named as a node that is named twice, and of a silent
+has been fixed since: a copied machine was named as a node that is named twice, and of a silent
 name server was said that look-ups take long. That is true, costs the ranks seconds at their start
 ([faults](faults.md)) and ends no job, so it counts as right by now; a launch does not say it.
 

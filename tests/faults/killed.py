@@ -567,7 +567,7 @@ every complete checkpoint of before is there with the same bytes, a resumption b
 newest one or later, every command has ended with words, the job makes steps or has ended, two
 drivers and one that has watched tell the same, no whole line of a rank is missing, and after its
 end no process and no lease is left. Each strike comes at each moment before any comes again. A
-round counts as it was played first, also where its defect has been mended since. Agents have the
+round counts as it was played first, also where its defect has been fixed since. Agents have the
 default settings; only in the first 26 rounds they waited 15 s for a cause behind a lost
 connection, not 3 s. The code changed between rounds, and from 94 to 150 also while they were
 played; 125 and 151, in which the driver refused a setting of older code before anything was

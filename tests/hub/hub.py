@@ -256,7 +256,7 @@ class Kernel:
         self._person, self.id = person, kernel_id
 
     def run(self, code: str) -> str:
-        """All text that a cell shows; of what is shown anew, the last."""
+        """All text that a cell shows; of what is shown again, the last."""
         return asyncio.run(asyncio.wait_for(self._run(code), PATIENCE_S))
 
     async def _run(self, code: str) -> str:

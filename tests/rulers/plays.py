@@ -234,7 +234,7 @@ PLAYS = (
     Play("tokens", _tokens),
     Play("pauses", _pauses),
     Play("ranks", _ranks),
-    Play("replicas that meet rarely", _rare),
+    Play("replicas that sync rarely", _rare),
     Play("padding", _padded, total=200),
     Play("pipeline", lambda _: Turn(0.5, (900, 900)), stages=((0,), (1,))),
     Play("restart", lambda _: Turn(0.5), total=120, attempts=((50, 0), (30, 40), (10**9, 65))),

@@ -48,7 +48,7 @@ async def with_renewed_links(
     participants: Sequence[Participant],
     progress: Progress = SILENT,
 ) -> tuple[NodeInfo, ...]:
-    """Measure a job's links anew if they are old or have changed, and return its nodes with them.
+    """Measure a job's links again if they are old or have changed, and return its nodes with them.
     Links that cannot be measured now, or are too many, are left as they are.
     """
     marked = marked_at_receivers(infos)

@@ -14,7 +14,7 @@ OTHERS_SHARE = 0.2
 """A peak is marked as disturbed if other processes used more than this share of the CPUs
 meanwhile, or of the GPU just before."""
 
-BESIDE = "alongside other processes"
+ALONGSIDE = "alongside other processes"
 
 
 class OtherWork:
@@ -30,7 +30,7 @@ class OtherWork:
 
     def words(self) -> str:
         """Say what disturbed the measurement; empty if nothing did."""
-        return BESIDE if self.share() > OTHERS_SHARE else ""
+        return ALONGSIDE if self.share() > OTHERS_SHARE else ""
 
     def share(self) -> float:
         """Return the share of the time of this process's CPUs that others use, 0..1."""
@@ -82,12 +82,12 @@ class OtherGpuWork:
             is_idle = before.utilization is not None and before.utilization <= OTHERS_SHARE
             return "" if is_idle else UNKNOWN
         if arrived - others:
-            return BESIDE
+            return ALONGSIDE
         if not others:
             return ""
         if before.utilization is None:
             return UNKNOWN
-        return BESIDE if before.utilization > OTHERS_SHARE else ""
+        return ALONGSIDE if before.utilization > OTHERS_SHARE else ""
 
     def _gpu(self) -> Gpu | None:
         return next((one for one in self._reader.read() if one.uuid == self._uuid), None)

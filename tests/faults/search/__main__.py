@@ -8,7 +8,7 @@ known then (``examination.py`` says which cannot, and why), and judges what ``mn
 of them with the options of the launch.
 
 ``--sequences`` draws two or three faults of one job for each seed instead of one;
-``sequences.ndjson`` beside this file holds those that were played.
+``sequences.ndjson`` next to this file holds those that were played.
 
 ``--stories`` plays those of ``stories.toml`` instead of drawn ones: their numbers are the seeds.
 

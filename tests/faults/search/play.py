@@ -78,7 +78,7 @@ def play(stage: Stage, case: Case) -> Result:
         with ExitStack() as stack:
             seen = _watched(stage, case, stack)
     except Exception as error:  # noqa: BLE001 - whatever a fault does to the lab, the next case runs
-        # What cannot be mended after the verdict costs the lab alone.
+        # What cannot be fixed after the verdict costs the lab alone.
         trouble = "" if seen else f"{type(error).__name__}: {str(error)[:300]}"
         stage.spoil()
     seen = seen or Seen()
@@ -149,7 +149,7 @@ def play_sequence(stage: Stage, sequence: Sequence) -> Result:
             scores.append(found)
             said += what
     except Exception as error:  # noqa: BLE001 - whatever a fault does to the lab, the next one runs
-        # What cannot be mended after the last verdict costs the lab alone.
+        # What cannot be fixed after the last verdict costs the lab alone.
         is_asked = len(scores) == len(sequence.cases) + len(sequence.pauses_s)
         trouble = "" if is_asked else f"{type(error).__name__}: {str(error)[:300]}"
         stage.spoil()

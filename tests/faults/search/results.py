@@ -66,7 +66,7 @@ fix is given. "Partly" names the place, but a kind that is too general; "unknown
 cause is not known; "silent" says nothing; "wrong" names another cause or place; "false alarm" says
 something although the job goes on. "Hard" cases have two faults, an exit code 0, or a moment before
 step 1, during a save or during a restart.
-A case counts as it was played first, also where its miss has been mended since.
+A case counts as it was played first, also where its miss has been fixed since.
 """
 
 
@@ -121,11 +121,11 @@ def _cells(name: str, of: Sequence[Result]) -> tuple[str, ...]:
 
 SEQUENCES = """
 `python -m tests.faults.search --sequences --runs N --first SEED` draws two or three faults of one
-job. Each is asked about at a random moment within 5 s after it must be known, and mended; up to
+job. Each is asked about at a random moment within 5 s after it must be known, and fixed; up to
 8 s after the job has gone on, somebody asks again, and nothing of it may be said any more. A
 quarter of the jobs is begun by a notebook's kernel that is killed meanwhile, a quarter by a page
 whose Jupyter server is killed and started again. What is said first decides, as above. A sequence
-counts as it was played first, also where its miss has been mended since.
+counts as it was played first, also where its miss has been fixed since.
 """
 
 

@@ -260,7 +260,7 @@ repairs and pauses between them, two at once, faults while a job starts, saves o
 numbers, and while drivers come and go. Each time a person would ask, at a random moment within 5
 s after it must be known, the first line of the status alone is compared as data: kind, node and
 rank. A story is right if each of its first lines is. It counts as it was played first, also where
-its miss has been mended since. Whatever number is played is drawn from all sixty. Agents
+its miss has been fixed since. Whatever number is played is drawn from all sixty. Agents
 have the default settings.
 """
 

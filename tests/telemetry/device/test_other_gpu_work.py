@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from jupyter_mntrain.telemetry.device import gemm
-from jupyter_mntrain.telemetry.device.other_work import BESIDE, UNKNOWN, OtherGpuWork
+from jupyter_mntrain.telemetry.device.other_work import ALONGSIDE, UNKNOWN, OtherGpuWork
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin.cards import Cards, install
 
@@ -22,7 +22,7 @@ ME, OTHER = os.getpid(), Cards.GONE
     [
         ((ME,), 0, ""),
         ((ME,), 90, ""),  # nobody else: that was this rank
-        ((ME, OTHER), 90, BESIDE),
+        ((ME, OTHER), 90, ALONGSIDE),
         ((ME, OTHER), 5, ""),  # it holds memory and computes nothing
         ((ME, OTHER), None, UNKNOWN),
         ((OTHER,), 90, UNKNOWN),  # ids of another namespace: it may be this rank
@@ -47,14 +47,14 @@ def test_who_comes_during_the_measurement_disturbs_it(monkeypatch: pytest.Monkey
     install(monkeypatch, cards)
     work = OtherGpuWork("GPU-1", GpuReader())
     cards.pids = (ME, OTHER)
-    assert work.words() == BESIDE
+    assert work.words() == ALONGSIDE
 
 
 def test_another_rank_of_the_job_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     rank = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         install(monkeypatch, Cards(pids=(ME, rank.pid), utilization=90))
-        assert OtherGpuWork("GPU-1", GpuReader()).words() == BESIDE
+        assert OtherGpuWork("GPU-1", GpuReader()).words() == ALONGSIDE
         monkeypatch.setattr(os, "getppid", os.getpid)  # as if one torchrun had started both
         assert OtherGpuWork("GPU-1", GpuReader()).words() == ""
     finally:
