@@ -144,7 +144,7 @@ class NotebookScreen(Screen):
         begun = BegunView(below, cluster, BELOW_PANEL)
         try:
             yield begun
-        except BaseException:
+        except BaseException:  # Ctrl-C, too; a job that has started is drawn in its place
             begun.clear()
             raise
 
