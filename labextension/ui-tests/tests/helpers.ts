@@ -147,6 +147,14 @@ export async function newNotebook(
 export async function restartKernel(
   page: IJupyterLabPageFixture
 ): Promise<void> {
+  // A notebook that was just activated becomes the current one later; until then nothing restarts.
+  await expect
+    .poll(() =>
+      page.evaluate(() =>
+        (window as any).jupyterapp.commands.isEnabled('kernelmenu:restart')
+      )
+    )
+    .toBe(true);
   const restarted = execute(page, 'kernelmenu:restart');
   await page
     .locator('.jp-Dialog')
