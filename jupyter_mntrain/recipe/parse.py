@@ -32,7 +32,7 @@ from jupyter_mntrain.recipe.combinations import (
     check_stop_after,
     check_tied,
 )
-from jupyter_mntrain.recipe.instructions import check_counts
+from jupyter_mntrain.recipe.instructions import check_counts, rank_of_stage
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import (
     ModelSection,
@@ -42,6 +42,7 @@ from jupyter_mntrain.recipe.sections import (
     check_checkpoint,
     check_syncs,
 )
+from jupyter_mntrain.recipe.transfers import check_transfers
 
 MOST_KNOWN = 64
 """Size of the cache of parsed recipes: a launch, its plan and its checks need the same one."""
@@ -328,6 +329,8 @@ def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:
             fix=f'use {kind.most} or schedule = "interleaved-1f1b"',
         )
     check_counts(recipe, stages)
+    is_v = kind.is_v and stages > 1
+    check_transfers(recipe.transfer, [rank_of_stage(s, ranks, is_v=is_v) for s in range(stages)])
     count = recipe.microbatches
     fewest = 1 if ranks == 1 else fewest_microbatches(name, ranks, stages)
     if count < fewest:

@@ -16,6 +16,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
+from jupyter_mntrain.recipe.transfers import Transfer
 
 # The data section of a recipe, and what files hold data.
 
@@ -604,8 +605,8 @@ class PipelineSection(UserRecord, frozen=True):
     """The pipeline: how layers are split and microbatches ordered.
 
     A launch plans what is ``auto`` by the measured devices and links. Where nothing plans, as under
-    torchrun by hand, ``schedule`` is ``eager-1f1b``, ``microbatches`` at most 8, and ``split`` is
-    ``even``.
+    torchrun by hand, ``schedule`` is ``eager-1f1b``, ``microbatches`` at most 8, ``split`` ``even``
+    and ``transfer`` ``none``.
 
     ``eager-1f1b`` is 1F1B that sends as many microbatches ahead as the measured links between nodes
     need; on one node it is 1F1B. ``in_flight`` sets that by hand, one number per stage.
@@ -615,6 +616,10 @@ class PipelineSection(UserRecord, frozen=True):
     ``stages_per_rank`` is 2 for ``zbv`` and ``dualpipev``, 2 or more (default 2) for the other
     schedules with several stages per rank, and otherwise 1. ``split`` is the number of layers of
     each stage.
+
+    ``transfer`` is how stages on different nodes send: ``int8`` in 8 bits, ``int4`` in 4, and
+    ``int8-int4`` activations in 8 and gradients in 4. A list says it for each boundary between two
+    stages, whatever nodes they are on. Evaluations and samples are sent as they are computed.
     """
 
     schedule: Literal["auto"] | ScheduleName = "auto"
@@ -623,6 +628,7 @@ class PipelineSection(UserRecord, frozen=True):
     split: Literal["auto", "even"] | tuple[Annotated[int, Meta(ge=1, le=1000)], ...] = "auto"
     in_flight: Literal["auto"] | tuple[Annotated[int, Meta(ge=1, le=65536)], ...] = "auto"
     deferred: Literal["auto"] | tuple[Annotated[int, Meta(ge=0, le=65536)], ...] = "auto"
+    transfer: Literal["auto"] | Transfer | tuple[Transfer, ...] = "auto"
 
 
 class OptimizerSection(UserRecord, frozen=True):
@@ -768,6 +774,11 @@ class Recipe(UserRecord, frozen=True):
     def split(self) -> Literal["even"] | tuple[int, ...]:
         """The number of layers in each stage; ``auto`` is ``even`` until the job is planned."""
         return "even" if self.pipeline.split == "auto" else self.pipeline.split
+
+    @property
+    def transfer(self) -> Transfer | tuple[Transfer, ...]:
+        """How stages send to each other; ``auto`` is ``none`` until the job is planned."""
+        return "none" if self.pipeline.transfer == "auto" else self.pipeline.transfer
 
     @property
     def checkpointing(self) -> Checkpointing:

@@ -31,10 +31,12 @@ PLANNED: Final = (
     "pipeline.split",
     "pipeline.in_flight",
     "pipeline.deferred",
+    "pipeline.transfer",
     "memory.checkpointing",
 )
 """Settings whose ``auto`` depends on the speeds of devices and links, and is planned once per
-job. They change a step's duration and memory, and its losses only by rounding."""
+job. They change a step's duration and memory, and its losses only by rounding, which in fewer bits
+(``pipeline.transfer``) is no longer that of the last digits."""
 
 _DECIDED: Final = (*AUTOMATIC, *PLANNED)
 
@@ -98,6 +100,7 @@ def without_plan(recipe: Recipe) -> Recipe:
             "pipeline.schedule": recipe.schedule,
             "pipeline.microbatches": str(recipe.microbatches),
             "pipeline.split": "even",
+            "pipeline.transfer": "none",
             "memory.checkpointing": recipe.checkpointing,
         },
     )

@@ -81,6 +81,11 @@ def test_in_a_v_the_first_and_the_last_stage_are_neighbors() -> None:
             "give 2",
         ),
         (["schedule=zb"], 2, "is not allowed", '"zbv"'),
+        (['transfer=["int8"]'], 3, "1 of them for 2 boundaries", "give 2"),
+        (['transfer=["int8"]'], 1, "0 boundaries between 1 pipeline stage", '"none"'),
+        (['transfer=["int8", "int8", "none"]', "schedule=zbv"], 2, "both on rank 1", "number 2"),
+        (["transfer=int6"], 2, "is not allowed", '"int8"'),
+        (['transfer=["int6"]'], 2, "is not allowed", '"int8"'),
     ],
 )
 def test_what_a_schedule_cannot_do_is_one_clear_line(

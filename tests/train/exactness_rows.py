@@ -201,6 +201,7 @@ UNTRIED: Mapping[str, str] = {
     "needs a GPU": "train.device memory.offload_activations",
     "an address": "report.prometheus_port report.prometheus_address",
     "where checkpoints are": "checkpoint.directory",
+    "not measured yet": "pipeline.transfer",
 }
 """Fields that no row changes, by the reason."""
 

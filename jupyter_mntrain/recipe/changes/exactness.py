@@ -24,6 +24,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "pipeline.split": "none",
     "pipeline.in_flight": "none",
     "pipeline.deferred": "none",
+    "pipeline.transfer": "other",
     "data_parallel": "rounding",
     "data_parallel.sync_every": "other",
     "data_parallel.outer_learning_rate": "other",

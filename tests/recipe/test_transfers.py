@@ -1,0 +1,83 @@
+"""Transfers: sizes of messages, and which boundary sends how."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from jupyter_mntrain.recipe.instructions import rank_of_stage
+from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.stored import resolved, values_of, without_plan
+from jupyter_mntrain.recipe.transfers import (
+    FORMATS,
+    Format,
+    Transfer,
+    boundary_transfers,
+    tile_of,
+    wire_bytes,
+)
+
+ON_TWO_NODES = ("wopr", "wopr", "muthur", "muthur")
+
+
+def test_every_name_has_formats() -> None:
+    assert {*FORMATS} == {*get_args(Transfer)}
+    assert {one for both in FORMATS.values() for one in both} == {*get_args(Format)}
+
+
+@pytest.mark.parametrize(
+    ("form", "width", "size"),
+    [
+        ("none", 4, 4 * 768),
+        ("none", 2, 2 * 768),
+        ("bfloat16", 4, 2 * 768),
+        ("int8", 4, 768 + 2),
+        ("int4", 4, 768 // 2 + 2 * 12),
+        ("int4", 2, 768 // 2 + 2 * 12),
+    ],
+)
+def test_a_token_takes_its_values_and_scales(form: Format, width: int, size: int) -> None:
+    assert wire_bytes(form, 10, 768, width) == 10 * size
+
+
+@pytest.mark.parametrize(
+    ("hidden", "tile", "each"), [(100, 64, 2 * 34), (64, 64, 34), (40, 64, 34), (32, 32, 18)]
+)
+def test_the_last_tile_is_filled_up(hidden: int, tile: int, each: int) -> None:
+    assert tile_of(hidden) == tile
+    assert wire_bytes("int4", 3, hidden, 4) == 3 * each
+
+
+def test_one_name_is_for_boundaries_between_nodes() -> None:
+    chain = range(4)
+    assert boundary_transfers("int8", chain, ON_TWO_NODES) == ("none", "int8", "none")
+    looped = [rank_of_stage(stage, 4) for stage in range(8)]
+    assert boundary_transfers("int8-int4", looped, ON_TWO_NODES) == (
+        *("none", "int8-int4", "none"),
+        "int8-int4",  # from the last rank back to the first
+        *("none", "int8-int4", "none"),
+    )
+    v = [rank_of_stage(stage, 2, is_v=True) for stage in range(4)]
+    assert boundary_transfers("int4", v, ("wopr", "muthur")) == ("int4", "none", "int4")
+    assert boundary_transfers("int8", chain, ["wopr"] * 4) == ("none",) * 3
+    assert boundary_transfers("int8", [0], ["wopr"]) == ()
+
+
+def test_a_list_is_taken_as_it_is() -> None:
+    given: tuple[Transfer, ...] = ("int8", "none", "int4")
+    assert boundary_transfers(given, range(4), ["wopr"] * 4) == given
+
+
+def test_where_nothing_plans_nothing_is_compressed() -> None:
+    recipe = parse_recipe("")
+    assert recipe.pipeline.transfer == "auto"
+    assert recipe.transfer == without_plan(recipe).pipeline.transfer == "none"
+
+
+@pytest.mark.parametrize("word", ["int8", '["int8", "none"]'])
+def test_a_plan_decides_what_is_open(word: str) -> None:
+    planned = resolved(parse_recipe(""), {"pipeline.transfer": word})
+    assert values_of(planned) == {"pipeline.transfer": word}
+    written = parse_recipe('[pipeline]\ntransfer = "none"')
+    assert resolved(written, {"pipeline.transfer": word}) == written
