@@ -1,13 +1,13 @@
 """Transfers: how activations and gradients are sent between stages, and what that takes. Pure.
 
 A message has a static size, so that it needs no header: the scales of all tokens, then their
-values. 8 bits have a scale per token. 4 bits have one per tile of a token's values, and the last
-tile of a token is filled up with zeros.
+values. 8 bits have a scale per token; fewer bits have one per tile of a token's values, and zeros
+fill up the last tile of a token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
@@ -40,24 +40,45 @@ FORMATS: Final[dict[Transfer, Formats]] = {
     "int4": Formats("int4", "int4"),
 }
 
+
+class Code(NamedTuple):
+    """How a format writes values as whole numbers of a scale.
+
+    Args:
+        bits: of a value, 4 to 8.
+        tile: most values that share a scale, a power of two from 16; 0 = all of a token.
+        rotates: a Hadamard transform of each tile comes before, which spreads a value that is much
+            larger than the others.
+    """
+
+    bits: int
+    tile: int = 0
+    rotates: bool = False
+
+    @property
+    def most(self) -> int:
+        """The largest whole number; the least is its negative, so that zero is exact."""
+        return (1 << (self.bits - 1)) - 1
+
+    def tile_of(self, hidden: int) -> int:
+        """Return how many values share a scale, of tokens with ``hidden`` values."""
+        if not self.tile:
+            return hidden
+        return min(self.tile, max(16, 1 << (hidden - 1).bit_length()))
+
+    def tiles_of(self, hidden: int) -> int:
+        """Return the number of scales per token."""
+        return -(-hidden // self.tile_of(hidden))
+
+
+CODES: Final[dict[Format, Code]] = {"int8": Code(8), "int4": Code(4, tile=64, rotates=True)}
+
 VERSION: Final = "1"
 """Of what messages look like, and of their random bits: ranks that exchange them must agree."""
 
-TILE: Final = 64
-"""Most values that share a scale in 4 bits: 4.25 bits per value."""
 SCALE_BYTES: Final = 2
 """A scale is a bfloat16: as wide a range as float32, for residual streams that grow."""
 BFLOAT16_BYTES: Final = 2
-
-
-def tile_of(hidden: int) -> int:
-    """Return how many values share a scale in 4 bits: a power of two, for the rotation."""
-    return min(TILE, 1 << max(1, (hidden - 1).bit_length()))
-
-
-def tiles_of(hidden: int) -> int:
-    """Return the number of tiles per token; zeros fill up the last one."""
-    return -(-hidden // tile_of(hidden))
 
 
 def wire_bytes(form: Format, tokens: int, hidden: int, width: int) -> int:
@@ -68,15 +89,13 @@ def wire_bytes(form: Format, tokens: int, hidden: int, width: int) -> int:
         hidden: values per token.
         width: bytes of a value as it is computed.
     """
-    match form:
-        case "none":
-            return tokens * hidden * width
-        case "bfloat16":
-            return tokens * hidden * BFLOAT16_BYTES
-        case "int8":
-            return tokens * (SCALE_BYTES + hidden)
-        case "int4":
-            return tokens * tiles_of(hidden) * (SCALE_BYTES + tile_of(hidden) // 2)
+    if form == "none":
+        return tokens * hidden * width
+    if form == "bfloat16":
+        return tokens * hidden * BFLOAT16_BYTES
+    code = CODES[form]
+    each = SCALE_BYTES + code.tile_of(hidden) * code.bits // 8
+    return tokens * code.tiles_of(hidden) * each
 
 
 def boundary_transfers(
@@ -94,9 +113,32 @@ def boundary_transfers(
     """
     if not isinstance(given, str):
         return tuple(given)
-    return tuple(
-        given if nodes[one] != nodes[other] else "none" for one, other in pairwise(ranks)
-    )
+    return tuple(given if nodes[one] != nodes[other] else "none" for one, other in pairwise(ranks))
+
+
+def told_transfers(
+    transfers: Sequence[Transfer], *, tokens: int, hidden: int, width: int
+) -> Iterator[str]:
+    """Yield, for the log, which boundaries send in fewer bits, and how many of the bytes they send.
+
+    Args:
+        transfers: of all boundaries.
+        tokens: of a microbatch.
+        hidden: values per token.
+        width: bytes of a value as it is computed.
+    """
+    whole = wire_bytes("none", tokens, hidden, width)
+    for name in dict.fromkeys(one for one in transfers if one != "none"):
+        pairs = [f"{one} and {one + 1}" for one, other in enumerate(transfers) if other == name]
+        shares = [wire_bytes(form, tokens, hidden, width) / whole for form in FORMATS[name]]
+        if min(shares) >= 1.0:
+            yield f"{name} between stages {', '.join(pairs)}: as they compute"
+            continue
+        told = [
+            f"{what} take {share:.0%}"
+            for what, share in zip(("activations", "gradients"), shares, strict=True)
+        ]
+        yield f"{name} between stages {', '.join(pairs)}: {' and '.join(told)} of the bytes"
 
 
 def check_transfers(given: Transfer | Sequence[Transfer], ranks: Sequence[int]) -> None:
@@ -119,6 +161,6 @@ def check_transfers(given: Transfer | Sequence[Transfer], ranks: Sequence[int]) 
         raise RecipeError(cause, fix=fix if between else 'use transfer = "none"')
     for stage, (one, other) in enumerate(pairwise(ranks)):
         if one == other and given[stage] != "none":
-            cause = f"{shown}: stages {stage} and {stage + 1} are both on rank {one}, so nothing is "
-            cause += "sent between them"
+            cause = f"{shown}: stages {stage} and {stage + 1} are both on rank {one}, so nothing "
+            cause += "is sent between them"
             raise RecipeError(cause, fix=f'make number {stage + 1} of the list "none"')

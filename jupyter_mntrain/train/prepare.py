@@ -20,10 +20,17 @@ from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.plan.prediction.step import shard_bytes
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.learning_rate import with_steps
-from jupyter_mntrain.recipe.memory import adapter_values, shown_adapters, shown_bytes, trains_head
+from jupyter_mntrain.recipe.memory import (
+    WIDTHS,
+    adapter_values,
+    shown_adapters,
+    shown_bytes,
+    trains_head,
+)
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.transfers import VERSION, boundary_transfers, told_transfers
 from jupyter_mntrain.telemetry.formulas import layer_windows, stage_flops_per_token
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.batches import Batch, Batches, sample_of
@@ -99,9 +106,27 @@ class Prepared:
                 yield str(note)
             if shared := self.grid.spread_shards(hosts):
                 yield self._crossing(shared, hosts)
+        yield from (f"transfers: {line}" for line in self._transfers())
         yield from (f"data: {line}" for line in self.data.lines())
         yield from (f"weights: {line}" for line in self.weights)
         yield from shown_adapters(self.recipe, self.config.to_dict())
+
+    def _transfers(self) -> Iterator[str]:
+        """Describe what the first pipeline sends in fewer bits."""
+        recipe, layout = self.recipe, self.layout
+        if recipe.transfer == "none":
+            return
+        ranks = [layout.rank_of(stage) for stage in range(len(layout.stages))]
+        nodes = [self.reports[rank].host for rank in self.grid.pipeline_of(0)]
+        found = boundary_transfers(recipe.transfer, ranks, nodes)
+        if not {*found} - {"none"}:
+            yield f"{recipe.transfer} applies nowhere: all stages of a pipeline are on one node"
+        yield from told_transfers(
+            found,
+            tokens=recipe.microbatch_size * recipe.data.sequence_length,
+            hidden=self.config.hidden_size,
+            width=WIDTHS[recipe.dtype],
+        )
 
     def _crossing(self, shared: Sequence[int], hosts: Sequence[str]) -> str:
         """Describe what ranks on different nodes exchange for weights that they shard together."""
@@ -267,6 +292,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
             "tokenizer": tokens.digest,
             **({"evaluation text": evaluated.digest} if evaluated else {}),
             "batches": data.batches.fingerprint(),
+            **({"format of transfers": VERSION} if recipe.transfer != "none" else {}),
             **_weights_digests(recipe),
             **_base_digest(recipe),
         },

@@ -289,6 +289,8 @@ def _compare(subject: str, reports: Sequence[Report]) -> None:
         "tokenizer": "install the same tokenizers package, or copy the same tokenizer.json",
         "base weights": "copy the same model directory to every node",
         "batches": "install the same numpy on every node",
+        "format of transfers": "install the same version of jupyter_mntrain on every node, or set "
+        'pipeline.transfer = "none"',
     }
     raise RecipeError(cause, fix=fixes.get(subject, "make it the same on every node"))
 

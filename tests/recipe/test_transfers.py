@@ -10,11 +10,11 @@ from jupyter_mntrain.recipe.instructions import rank_of_stage
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.stored import resolved, values_of, without_plan
 from jupyter_mntrain.recipe.transfers import (
+    CODES,
     FORMATS,
     Format,
     Transfer,
     boundary_transfers,
-    tile_of,
     wire_bytes,
 )
 
@@ -42,10 +42,11 @@ def test_a_token_takes_its_values_and_scales(form: Format, width: int, size: int
 
 
 @pytest.mark.parametrize(
-    ("hidden", "tile", "each"), [(100, 64, 2 * 34), (64, 64, 34), (40, 64, 34), (32, 32, 18)]
+    ("hidden", "tile", "each"),
+    [(100, 64, 2 * 34), (64, 64, 34), (40, 64, 34), (32, 32, 18), (8, 16, 10)],
 )
 def test_the_last_tile_is_filled_up(hidden: int, tile: int, each: int) -> None:
-    assert tile_of(hidden) == tile
+    assert CODES["int4"].tile_of(hidden) == tile
     assert wire_bytes("int4", 3, hidden, 4) == 3 * each
 
 

@@ -63,6 +63,21 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     """Whether padding is among the tokens that it reports; ``None`` = the script counts."""
 
 
+class ComparedTransfer(Record, frozen=True):
+    """What a rank sent of a microbatch in fewer bits, compared with what is received of it.
+
+    Args:
+        boundary: index of the stage before it.
+        is_gradient: else activations.
+        ratio_db: signal to noise in decibels: ten times the decimal logarithm of the sums of
+            squares of what was sent and of what was lost.
+    """
+
+    boundary: int
+    is_gradient: bool = False
+    ratio_db: float = 0.0
+
+
 class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     """One optimizer step of one rank.
 
@@ -84,6 +99,10 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     compute_s: float | None = None
     wait_s: float | None = None
     optimizer_s: float | None = None
+    coding_s: float | None = None
+    """Encoding and decoding what is sent in fewer bits; ``None`` = nothing is."""
+    compared: tuple[ComparedTransfer, ...] = ()
+    """In some steps, of what this rank sends in fewer bits."""
     data_s: float = 0.0
     evaluation_s: float = 0.0
     sampling_s: float = 0.0

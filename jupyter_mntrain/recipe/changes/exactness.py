@@ -119,6 +119,8 @@ def _effect(name: str, before: Recipe, after: Recipe, step: int, last: int | Non
         return "none"
     if name == "train.seed" and before.trains_adapters and before.model.path is None:
         return "refused"  # the frozen weights would be others
+    if any(_is_compressed(one) for one in both) and _rounds_otherwise(name, before, after):
+        return "other"
     if name == "train.seed" and before.precision != "stochastic-rounding":
         return "none"  # the weights, and the state of the random numbers, come from the checkpoint
     evaluates = [one.evaluation.interval_steps > 0 for one in both]
@@ -127,6 +129,22 @@ def _effect(name: str, before: Recipe, after: Recipe, step: int, last: int | Non
     if name == "evaluation.share" and not any(evaluates):
         return "none"  # nothing is held out
     return effect_of(name)
+
+
+def _is_compressed(recipe: Recipe) -> bool:
+    """Whether stages may send to each other in fewer bits."""
+    given = recipe.transfer
+    return any(one != "none" for one in ((given,) if isinstance(given, str) else given))
+
+
+def _rounds_otherwise(name: str, before: Recipe, after: Recipe) -> bool:
+    """Whether a change has other values rounded, or otherwise, where stages send in fewer bits.
+
+    What rounding in the last digits changes is then rounded to other numbers of few bits.
+    """
+    if name == "pipeline.schedule":
+        return before.stages_per_rank != after.stages_per_rank
+    return name in {"pipeline.split", "train.seed"} or effect_of(name) == "rounding"
 
 
 def _has_same_rates(before: Recipe, after: Recipe, step: int) -> bool:

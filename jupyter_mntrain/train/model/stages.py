@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -38,20 +39,25 @@ from jupyter_mntrain.train.model.weights import (
 )
 from jupyter_mntrain.train.own_tools import own_seat
 from jupyter_mntrain.train.pipeline.directions import ReceiveStream, directed
+from jupyter_mntrain.train.pipeline.transfers import AS_COMPUTED, End, Ends
 from jupyter_mntrain.train.world import Groups
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Stage(PipelineStage):
-    """torch's stage, which can send and receive over a separate group per direction.
+    """torch's stage, which can send and receive in fewer bits, and over a group per direction.
 
     Args:
         count: of all stages.
         groups: of this rank.
+        ends: what it exchanges in fewer bits.
         drops_weights: whether sharded weights are dropped after each pass: then gradients are
             scattered in each microbatch, too.
     """
+
+    coding: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Around encoding and decoding; a meter sets its own."""
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class Stage(PipelineStage):
         input_args: torch.Tensor,
         output_args: torch.Tensor,
         *,
+        ends: Ends = AS_COMPUTED,
         drops_weights: bool = False,
     ) -> None:
         super().__init__(
@@ -76,6 +83,7 @@ class Stage(PipelineStage):
         )
         self._backward = _stage_backward() if drops_weights else None
         self._directions = groups.directions
+        self.ends = ends
         self.receiving: ReceiveStream | None = None
         """Set by a schedule that exchanges by direction: one that never batches a send with a
         receive."""
@@ -105,16 +113,41 @@ class Stage(PipelineStage):
             self.receiving.begin_step()
 
     def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
-        return self._directed(super().get_fwd_recv_ops(fwd_chunk_id))
+        found = super().get_fwd_recv_ops(fwd_chunk_id)
+        return self._directed(_received(found, self.ends.activations_in, fwd_chunk_id))
 
     def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
-        return self._directed(super().get_fwd_send_ops(fwd_chunk_id))
+        found = super().get_fwd_send_ops(fwd_chunk_id)
+        return self._directed(self._sent(found, self.ends.activations_out, fwd_chunk_id))
 
     def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
-        return self._directed(super().get_bwd_recv_ops(bwd_chunk_id))
+        found = super().get_bwd_recv_ops(bwd_chunk_id)
+        return self._directed(_received(found, self.ends.gradients_in, bwd_chunk_id))
 
     def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
-        return self._directed(super().get_bwd_send_ops(bwd_chunk_id))
+        found = super().get_bwd_send_ops(bwd_chunk_id)
+        return self._directed(self._sent(found, self.ends.gradients_out, bwd_chunk_id))
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
+        self._unpack(self.ends.activations_in, fwd_chunk_id)
+        return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+
+    def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
+        self._unpack(self.ends.gradients_in, bwd_chunk_id)
+        return super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
+
+    def _sent(
+        self, operations: list[dist.P2POp], end: End | None, microbatch: int
+    ) -> list[dist.P2POp]:
+        if end is not None:
+            with self.coding():
+                end.send(operations, microbatch)
+        return operations
+
+    def _unpack(self, end: End | None, microbatch: int) -> None:
+        if end is not None:
+            with self.coding():
+                end.unpack(microbatch)
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
         """Fix two bugs of torch 2.9 that abort Gloo.
@@ -130,6 +163,12 @@ class Stage(PipelineStage):
     def _directed(self, operations: list[dist.P2POp]) -> list[dist.P2POp]:
         by_direction = self.receiving is not None and self._directions
         return directed(operations, self._directions) if by_direction else operations
+
+
+def _received(operations: list[dist.P2POp], end: End | None, microbatch: int) -> list[dist.P2POp]:
+    if end is not None:
+        end.receive(operations, microbatch)
+    return operations
 
 
 def _stage_backward() -> Callable[..., Any]:
@@ -213,6 +252,7 @@ def make_stages(
     shape: tuple[int, int],
     *,
     trains: bool = True,
+    ends: Mapping[int, Ends] = {},
 ) -> list[Stage]:
     """Wrap a rank's modules in torch's stages.
 
@@ -222,6 +262,7 @@ def make_stages(
         groups: the ranks of the pipeline, and the directions between them.
         shape: sequences per microbatch, and their length.
         trains: whether activations require gradients.
+        ends: what each stage exchanges in fewer bits, by its index.
     """
     dtype = DTYPES[recipe.dtype]
     ids = torch.empty(shape, dtype=torch.int64, device="meta")
@@ -237,6 +278,7 @@ def make_stages(
             groups,
             input_args=ids if module.first else hidden,
             output_args=logits if module.last and not module.leaves_head else hidden,
+            ends=ends.get(index, AS_COMPUTED),
             drops_weights=recipe.data_parallel.reshard_after_forward,
         )
         for index, module in modules.items()

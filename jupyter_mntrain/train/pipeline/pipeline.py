@@ -14,16 +14,17 @@ from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.plan.prediction.step import shard_bytes
 from jupyter_mntrain.recipe.instructions import choose_counts, counts_without_links
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.memory import StageShape
+from jupyter_mntrain.recipe.memory import WIDTHS, StageShape
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.transfers import FORMATS, Transfer, boundary_transfers, wire_bytes
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.model.activations import Offload
 from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter, whole_in
 from jupyter_mntrain.train.model.decoder import HEAD, StageModule
 from jupyter_mntrain.train.model.losses import Loss, choose_loss, from_logits, make_loss
 from jupyter_mntrain.train.model.sharding import Shards
-from jupyter_mntrain.train.model.stages import DTYPES, make_stages
+from jupyter_mntrain.train.model.stages import make_stages
 from jupyter_mntrain.train.optimizer.algorithms import Split
 from jupyter_mntrain.train.pipeline.evaluation import Forwards, run
 from jupyter_mntrain.train.pipeline.runtime import (
@@ -33,7 +34,8 @@ from jupyter_mntrain.train.pipeline.runtime import (
     most_held,
 )
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, measure_links
-from jupyter_mntrain.train.world import Groups, World
+from jupyter_mntrain.train.pipeline.transfers import Numbering, ends_of
+from jupyter_mntrain.train.world import Groups, World, gathered
 
 # Replicas: sums of what parallel pipelines have, stage by stage.
 
@@ -141,6 +143,15 @@ def _add(one: torch.Tensor, other: torch.Tensor, divisor: int) -> None:
         one /= divisor
 
 
+def _transfers(recipe: Recipe, layout: Layout, world: World) -> tuple[Transfer, ...]:
+    """Return how each boundary of a pipeline sends. Collective if that depends on the nodes."""
+    ranks = [layout.rank_of(stage) for stage in range(len(layout.stages))]
+    given = recipe.transfer
+    is_alike = given == "none" or not isinstance(given, str)
+    nodes = [""] * world.size if is_alike else gathered(world, world.host)
+    return boundary_transfers(given, ranks, nodes)
+
+
 class Pipeline:
     """Runs a recipe's schedule over the stages of this rank.
 
@@ -191,7 +202,13 @@ class Pipeline:
         self._hidden_size = int(config.hidden_size)
         self._drops = any(one.drops for one in modules.values())
         shape = (recipe.microbatch_size, recipe.data.sequence_length)
-        self._stages = make_stages(recipe, config, layout, groups, modules, shape)
+        self._transfers = _transfers(recipe, layout, groups.pipeline)
+        self._numbering = Numbering(recipe.train.seed)
+        ends = {
+            index: ends_of(index, self._transfers, self._numbering, compiles=recipe.compiles)
+            for index in modules
+        }
+        self._stages = make_stages(recipe, config, layout, groups, modules, shape, ends=ends)
         self._sum_of_losses = self._make_loss()
         self._timed_loss = self._sum_of_losses
         self.forwards = Forwards(
@@ -299,7 +316,8 @@ class Pipeline:
 
         Args:
             batch: the whole batch, the same on every rank.
-            step: its number, which decides what is dropped.
+            step: its number, which decides what is dropped, and how gradients are rounded where
+                they are sent in fewer bits.
 
         Returns:
             This pipeline's part of the mean loss per token, a scalar, on the rank of its last
@@ -314,10 +332,17 @@ class Pipeline:
         if self._drops:  # as after a resume: by step and rank, whatever was drawn before
             seeds = np.random.SeedSequence((self._recipe.train.seed, step, self._groups.rank))
             torch.manual_seed(int(seeds.generate_state(1)[0]))
-        for part in mine.parts(len(mine) // self._recipe.train.accumulation):
+        passes, count = self._recipe.train.accumulation, self._recipe.microbatches
+        before = grid.part_of(self._groups.rank) * passes
+        for number, part in enumerate(mine.parts(len(mine) // passes)):
+            self._numbering.step, self._numbering.first = step, (before + number) * count
             here = part.to(self._world.device)
             for loss in run(self._schedule.step, self._modules, here):
                 total += loss.detach()
+        for stage in self._stages:
+            for end in (stage.ends.activations_out, stage.ends.gradients_out):
+                if end is not None:
+                    self._meter.compared(end.take_compared())
         return total * (counted / max(1, batch.counted)) / grid.shards
 
     def _counted_beside(self, batch: Batch) -> int:
@@ -384,13 +409,14 @@ class Pipeline:
         if not kind.is_eager or self.note or not is_open or world.size == 1:
             return None
         each_s = compute_s / (recipe.microbatches * recipe.train.accumulation)
-        sample = torch.empty(
-            (recipe.microbatch_size, recipe.data.sequence_length, self._hidden_size),
-            dtype=DTYPES[recipe.dtype],
-            device=world.device,
-        )
+        tokens = recipe.microbatch_size * recipe.data.sequence_length
+        size = (tokens, self._hidden_size, WIDTHS[recipe.dtype])
+        messages = [
+            (wire_bytes(forth, *size), wire_bytes(back, *size))
+            for forth, back in (FORMATS[one] for one in self._transfers)
+        ]
         ahead = self._counts.ahead[world.rank]
-        links = measure_links(world, sample, each_s, ahead, recipe.microbatches)
+        links = measure_links(world, messages, each_s, ahead, recipe.microbatches)
         if not any(links.transfer_s):
             return None
         counts = choose_counts(recipe, *links)

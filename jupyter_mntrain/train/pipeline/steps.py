@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from jupyter_mntrain.metrics.recent import RECENT_S, WARM_UP_STEPS
-from jupyter_mntrain.model.records.metrics import TracedAction
+from jupyter_mntrain.model.records.metrics import ComparedTransfer, TracedAction
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.formulas import throughput
@@ -83,10 +83,11 @@ class QueuedStep:
         loss, norm, *votes = self.numbers.read_all()
         stopwatch.wait(marks.end)
         compute_s = self.metered.compute_s(stopwatch)
-        waited_s = max(0.0, seconds(marks.begin, marks.passed) - compute_s)
+        coding_s = self.metered.coding_s(stopwatch)
+        waited_s = max(0.0, seconds(marks.begin, marks.passed) - compute_s - coding_s)
         waited_s += seconds(marks.squared, marks.agreed) + seconds(marks.updated, marks.end)
         optimizer_s = seconds(marks.passed, marks.squared) + seconds(marks.agreed, marks.updated)
-        sample = {
+        sample: dict[str, Any] = {
             "tokens": self.own_tokens,
             "loss": loss,
             "grad_norm": norm,
@@ -99,6 +100,14 @@ class QueuedStep:
             **self.memory,
             **self.spikes,
         }
+        if self.metered.coded:
+            sample["coding_s"] = coding_s
+        if self.metered.compared:
+            sample["compared"] = tuple(
+                ComparedTransfer(one.boundary, is_gradient=one.is_gradient, ratio_db=ratio)
+                for one in self.metered.compared
+                if (ratio := one.ratio_db()) is not None
+            )
         if (data_s := seconds(marks.before, marks.begin)) >= LEAST_WAIT_S:
             sample["data_s"] = data_s
         return sample, seconds(marks.before, marks.end), votes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
@@ -12,6 +14,8 @@ import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage
 
 from jupyter_mntrain.recipe.instructions import Computing
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
+from jupyter_mntrain.train.pipeline.transfers import Comparison
 from jupyter_mntrain.train.world import World, gathered
 
 # Link timing: measures transfer times between stages, between two training steps.
@@ -37,13 +41,17 @@ class Links(NamedTuple):
 
 
 def measure_links(
-    world: World, sample: torch.Tensor, compute_s: float, ahead: int, microbatches: int
+    world: World,
+    sizes: Sequence[tuple[int, int]],
+    compute_s: float,
+    ahead: int,
+    microbatches: int,
 ) -> Links:
     """Time a microbatch's round trip between neighbors on different nodes. Collective.
 
     Args:
         world: the ranks of a pipeline. Several pipelines measure at once, as they will train.
-        sample: a tensor of the size that stages exchange.
+        sizes: bytes of a message forth and back, per boundary.
         compute_s: seconds per microbatch on this rank.
         ahead: current number of microbatches in flight on this rank.
     """
@@ -52,14 +60,17 @@ def measure_links(
     # One boundary at a time, so that each link is otherwise idle.
     for stage in range(world.size - 1):
         if hosts[stage] != hosts[stage + 1]:
+            forth, back = (
+                torch.empty(size, dtype=torch.uint8, device=world.device) for size in sizes[stage]
+            )
             if world.rank == stage:
                 peer = world.in_job(stage + 1)
-                mine = min(_there_and_back(sample, peer, world.group) for _ in range(TRIES))
+                mine = min(_there_and_back(forth, back, peer, world.group) for _ in range(TRIES))
             elif world.rank == stage + 1:
                 peer = world.in_job(stage)
                 for _ in range(TRIES):
-                    dist.recv(sample, peer, world.group)
-                    dist.send(sample, peer, world.group)
+                    dist.recv(forth, peer, world.group)
+                    dist.send(back, peer, world.group)
         dist.barrier(world.group)
     own = (compute_s, mine, most_in_flight(world.device, ahead, microbatches))
     computing, transfers, most = zip(*gathered(world, own), strict=True)
@@ -77,12 +88,14 @@ def most_in_flight(device: torch.device, ahead: int, microbatches: int) -> int:
     return ahead + max(0, int(room // each)) if each > 0 else microbatches
 
 
-def _there_and_back(sample: torch.Tensor, peer: int, group: dist.ProcessGroup | None) -> float:
+def _there_and_back(
+    forth: torch.Tensor, back: torch.Tensor, peer: int, group: dist.ProcessGroup | None
+) -> float:
     begun = time.perf_counter()
-    dist.send(sample, peer, group)
-    dist.recv(sample, peer, group)
-    if sample.is_cuda:
-        torch.cuda.synchronize(sample.device)
+    dist.send(forth, peer, group)
+    dist.recv(back, peer, group)
+    if back.is_cuda:
+        torch.cuda.synchronize(back.device)
     return time.perf_counter() - begun
 
 
@@ -107,6 +120,7 @@ _COMPUTE: dict[str, Computing] = {
 }
 _SENT: dict[str, Sending] = {"get_fwd_send_ops": "SEND_F", "get_bwd_send_ops": "SEND_B"}
 _RECEIVED = ("get_fwd_recv_ops", "get_bwd_recv_ops")
+_CODING = "coding"
 
 
 class Stopwatch:
@@ -170,6 +184,8 @@ class Metered(NamedTuple):
 
     Args:
         left_out: begin and end of what is no computing, within what was timed.
+        coded: begin and end of encoding and decoding messages; what is within a pass is left out.
+        compared: what was sent, with what is received of it.
     """
 
     timed: list[Timed]
@@ -177,10 +193,35 @@ class Metered(NamedTuple):
     sent_bytes: dict[int, int]
     received_bytes: dict[int, int]
     left_out: list[tuple[Mark, Mark]]
+    coded: list[tuple[Mark, Mark]]
+    compared: list[Compared]
 
     def compute_s(self, stopwatch: Stopwatch) -> float:
         """Return the seconds of computing, once the device has passed all marks."""
         return computed_s(stopwatch, self.timed, self.left_out)
+
+    def coding_s(self, stopwatch: Stopwatch) -> float:
+        """Return the seconds of encoding and decoding, likewise."""
+        return sum(stopwatch.seconds(*marks) for marks in self.coded)
+
+
+class Compared(NamedTuple):
+    """A comparison of what was sent with what is received, which the device may still be making.
+
+    Args:
+        boundary: the stage before it.
+        is_gradient: else activations.
+        sums: of the squares of what was sent, and of what was lost.
+    """
+
+    boundary: int
+    is_gradient: bool
+    sums: DeviceNumber
+
+    def ratio_db(self) -> float | None:
+        """Return signal to noise in decibels; ``None`` if nothing was sent, or nothing lost."""
+        signal, noise = self.sums.read_all()
+        return 10.0 * math.log10(signal / noise) if signal > 0 and noise > 0 else None
 
 
 def computed_s(
@@ -203,11 +244,14 @@ class StageMeter:
         self._timed: list[Timed] = []
         self._posted: list[Posted] = []
         self._left_out: list[tuple[Mark, Mark]] = []
+        self._coded: list[tuple[Mark, Mark]] = []
+        self._compared: list[Compared] = []
         self._computing = 0
         self._exchange_begin: Mark | None = None
 
     def attach(self, stage: PipelineStage) -> None:
         """Start measuring ``stage``."""
+        setattr(stage, _CODING, self.coding)
         for name, kind in _COMPUTE.items():
             setattr(stage, name, self._computed(getattr(stage, name), kind, stage.stage_index))
         for name, sends in _SENT.items():
@@ -218,7 +262,7 @@ class StageMeter:
     @staticmethod
     def detach(stage: PipelineStage) -> None:
         """Stop measuring ``stage``: restore its methods."""
-        for name in (*_COMPUTE, *_SENT, *_RECEIVED):
+        for name in (*_COMPUTE, *_SENT, *_RECEIVED, _CODING):
             vars(stage).pop(name, None)
 
     def timed(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -271,6 +315,22 @@ class StageMeter:
             self._left_out.append((self._exchange_begin, self._stopwatch.mark()))
             self._exchange_begin = None
 
+    @contextmanager
+    def coding(self) -> Iterator[None]:
+        """Count what is done inside as encoding or decoding, and not as computing."""
+        begin = self._stopwatch.mark()
+        yield
+        marks = (begin, self._stopwatch.mark())
+        self._coded.append(marks)
+        if self._computing:
+            self._left_out.append(marks)
+
+    def compared(self, made: Iterable[Comparison]) -> None:
+        """Keep comparisons, to be read once the device has made them."""
+        self._compared += [
+            Compared(one.boundary, one.is_gradient, DeviceNumber(one.sums)) for one in made
+        ]
+
     def _sent(
         self, operations: Callable[..., Any], kind: Sending, stage: int
     ) -> Callable[..., Any]:
@@ -302,8 +362,10 @@ class StageMeter:
     def take(self) -> Metered:
         """Return what was counted, to be read once the device has passed it; reset the counts."""
         counts = dict(self.sent_bytes), dict(self.received_bytes)
-        taken = Metered(self._timed, self._posted, *counts, self._left_out)
-        self._timed, self._posted, self._left_out = [], [], []
+        marks = (self._left_out, self._coded)
+        taken = Metered(self._timed, self._posted, *counts, *marks, self._compared)
+        self._timed, self._posted = [], []
+        self._left_out, self._coded, self._compared = [], [], []
         self.reset()
         return taken
 
@@ -311,6 +373,8 @@ class StageMeter:
         self._timed.clear()
         self._posted.clear()
         self._left_out.clear()
+        self._coded.clear()
+        self._compared.clear()
         self.sent_bytes.clear()
         self.received_bytes.clear()
 

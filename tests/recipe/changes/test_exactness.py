@@ -13,6 +13,7 @@ from tests.wording import says
 
 CONSTANT = ("train.epochs=3", "optimizer.schedule=constant", "optimizer.warmup_steps=50")
 RARELY = ("data_parallel.replicas=2", "data_parallel.sync_every=8")
+COMPRESSED = ("pipeline.transfer=int8",)
 FLAT = ("optimizer.schedule=constant", "optimizer.warmup_steps=1")
 
 
@@ -70,6 +71,15 @@ def test_every_setting_has_an_effect_and_no_effect_is_of_nothing() -> None:
         ((*RARELY, *FLAT, "train.steps=50"), ("train.steps=90",), "other"),
         ((*RARELY, *FLAT, "train.steps=80"), ("train.steps=90",), "none"),
         ((), ("checkpoint.keep=5",), "none"),
+        ((), ("pipeline.transfer=int8",), "other"),
+        (COMPRESSED, ("pipeline.transfer=int4",), "other"),
+        (COMPRESSED, ("train.seed=7",), "other"),
+        (COMPRESSED, ("pipeline.split=[3,5]",), "other"),
+        (COMPRESSED, ("pipeline.microbatches=16",), "other"),
+        (COMPRESSED, ("pipeline.in_flight=[4,1]",), "none"),
+        (COMPRESSED, ("pipeline.schedule=gpipe",), "rounding"),
+        (COMPRESSED, ("pipeline.schedule=zbv",), "other"),
+        (('pipeline.transfer=["none"]',), ("train.seed=7",), "none"),
     ],
 )
 def test_a_change_does_what_the_docs_say(
