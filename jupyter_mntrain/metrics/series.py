@@ -19,7 +19,8 @@ class RankColumns(Record, frozen=True):
     """The columns of one rank: a row per optimizer step, or per few if they were downsampled.
 
     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
-    the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this
+    the optimizer; ``coding`` is encoding and decoding what is sent in fewer bits, unknown where
+    nothing is; ``send`` is what the link needs at its measured capacity for the bytes this
     rank sent to other nodes; ``schedule_bubble`` is the schedule's own idle share; ``wait`` is the
     rest.
     """
@@ -33,6 +34,7 @@ class RankColumns(Record, frozen=True):
     pace_tokens_per_s: Column = ()
     mfu: Column = ()
     compute: Column = ()
+    coding: Column = ()
     send: Column = ()
     wait: Column = ()
     schedule_bubble: Column = ()

@@ -18,7 +18,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import JobState, Restart
-from jupyter_mntrain.model.records.metrics import RankProgress
+from jupyter_mntrain.model.records.metrics import ComparedTransfer, RankProgress
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.model.records.number import Number
 
@@ -97,8 +97,9 @@ class RankSummary(Record, frozen=True):
     Args:
         pid: of its process on its node, while that lives.
         peak_source: where the peak of its MFU is from.
-        compute, send, wait, schedule_bubble: add up to 1, see
+        compute, coding, send, wait, schedule_bubble: add up to 1, see
             :class:`jupyter_mntrain.metrics.series.RankColumns`.
+        compared: of what it sends in fewer bits, the newest of each boundary and direction.
         missing: why a figure is not known, by its name.
         is_ready: it has begun, and waits for its first step or makes steps.
         progress: of what it does before its next step, if it says so.
@@ -117,11 +118,13 @@ class RankSummary(Record, frozen=True):
     mfu: float | None = None
     peak_source: str | None = None
     compute: float | None = None
+    coding: float | None = None
     send: float | None = None
     wait: float | None = None
     schedule_bubble: float | None = None
     memory_bytes: int | None = None
     reserved_bytes: int | None = None
+    compared: tuple[ComparedTransfer, ...] = ()
     missing: dict[str, str] = {}
     is_ready: bool = False
     progress: RankProgress | None = None

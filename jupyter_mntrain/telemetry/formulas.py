@@ -190,6 +190,7 @@ class StepShares(Record, frozen=True):
 
     Args:
         compute: forward, backward and the optimizer.
+        coding: encoding and decoding of what is sent in fewer bits; ``None`` if nothing is.
         send: time that the link needs for the bytes sent to other nodes; ``None`` if unknown.
         schedule_bubble: idle time of the schedule itself, with equal stages and infinitely fast
             links; ``None`` if unknown.
@@ -201,6 +202,7 @@ class StepShares(Record, frozen=True):
     send: float | None
     schedule_bubble: float | None
     wait: float | None
+    coding: float | None = None
 
 
 def step_shares(
@@ -208,6 +210,7 @@ def step_shares(
     compute_s: float,
     *,
     optimizer_s: float = 0.0,
+    coding_s: float | None = None,
     transfer_s: float | None = None,
     bubble: float | None = 0.0,
 ) -> StepShares | None:
@@ -219,6 +222,7 @@ def step_shares(
 
     Args:
         compute_s: forward and backward.
+        coding_s: encoding and decoding; ``None`` = nothing is.
         transfer_s: bytes sent to other nodes over the link's capacity.
         bubble: of the schedule, from :func:`ideal_bubble`; while it is unknown, so is what of the
             rest is waiting.
@@ -227,13 +231,16 @@ def step_shares(
         return None
     compute = min(1.0, (compute_s + optimizer_s) / step_s)
     left = 1.0 - compute
+    coding = None if coding_s is None else min(left, coding_s / step_s)
+    left -= coding or 0.0
     send = None if transfer_s is None else min(left, transfer_s / step_s)
     left -= send or 0.0
     if bubble is None:
-        return StepShares(compute=compute, send=send, schedule_bubble=None, wait=None)
+        return StepShares(compute, send, schedule_bubble=None, wait=None, coding=coding)
     idle = compute_s * bubble / (1.0 - bubble) / step_s if bubble < 1.0 else left
     idle = min(left, idle)
-    return StepShares(compute=compute, send=send, schedule_bubble=idle, wait=max(0.0, left - idle))
+    waited = max(0.0, left - idle)
+    return StepShares(compute, send, schedule_bubble=idle, wait=waited, coding=coding)
 
 
 MOST_OVERHEAD = 1.1

@@ -89,6 +89,7 @@ export type Kind =
   | "node-id-twice"
   | "node-lost"
   | "nodes-taken"
+  | "noisy-transfers"
   | "not-allowed"
   | "not-an-agent"
   | "not-installed"
@@ -235,6 +236,7 @@ export interface Everything {
   JobSeries?: JobSeries;
   JobSummary?: JobSummary;
   RankSummary?: RankSummary;
+  ComparedTransfer?: ComparedTransfer;
   LinkSummary?: LinkSummary;
   WrittenText?: WrittenText;
   Verdict?: Verdict;
@@ -1797,8 +1799,9 @@ export interface JobSummary {
  *     Args:
  *         pid: of its process on its node, while that lives.
  *         peak_source: where the peak of its MFU is from.
- *         compute, send, wait, schedule_bubble: add up to 1, see
+ *         compute, coding, send, wait, schedule_bubble: add up to 1, see
  *             :class:`jupyter_mntrain.metrics.series.RankColumns`.
+ *         compared: of what it sends in fewer bits, the newest of each boundary and direction.
  *         missing: why a figure is not known, by its name.
  *         is_ready: it has begun, and waits for its first step or makes steps.
  *         progress: of what it does before its next step, if it says so.
@@ -1836,11 +1839,15 @@ export interface RankSummary {
    */
   compute?: number | null;
   /**
+   * the share of a step in which a rank encodes and decodes what is sent in fewer bits (`pipeline.transfer`): neither computing nor waiting. n/a where nothing is. Unit: 0..1; over: recent steps
+   */
+  coding?: number | null;
+  /**
    * the share of a step that its bytes to other nodes need at the payload that the links carry. Unit: 0..1; over: recent steps
    */
   send?: number | null;
   /**
-   * the part of a step that is neither computing, sending nor the schedule's own bubble. Unit: 0..1; over: recent steps
+   * the part of a step that is neither computing, encoding, sending nor the schedule's own bubble. Unit: 0..1; over: recent steps
    */
   wait?: number | null;
   /**
@@ -1855,12 +1862,30 @@ export interface RankSummary {
    * what torch's allocator held of the GPU, tensors and what it keeps for the next ones. Unit: bytes; over: the last step
    */
   reserved_bytes?: number | null;
+  compared?: ComparedTransfer[];
   missing?: {
     [k: string]: string;
   };
   is_ready?: boolean;
   progress?: RankProgress | null;
   pid?: number | null;
+}
+/**
+ * What a rank sent of a microbatch in fewer bits, compared with what is received of it.
+ *
+ *     Args:
+ *         boundary: index of the stage before it.
+ *         is_gradient: else activations.
+ *         ratio_db: signal to noise in decibels: ten times the decimal logarithm of the sums of
+ *             squares of what was sent and of what was lost.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ComparedTransfer".
+ */
+export interface ComparedTransfer {
+  boundary: number;
+  is_gradient?: boolean;
+  ratio_db?: number;
 }
 /**
  * One direction of a node's training interface, during the recent steps.
@@ -2018,7 +2043,8 @@ export interface OffPlanCause {
  * The columns of one rank: a row per optimizer step, or per few if they were downsampled.
  *
  *     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
- *     the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this
+ *     the optimizer; ``coding`` is encoding and decoding what is sent in fewer bits, unknown where
+ *     nothing is; ``send`` is what the link needs at its measured capacity for the bytes this
  *     rank sent to other nodes; ``schedule_bubble`` is the schedule's own idle share; ``wait`` is the
  *     rest.
  *
@@ -2034,6 +2060,7 @@ export interface RankColumns {
   pace_tokens_per_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   mfu?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   compute?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  coding?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   send?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   wait?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   schedule_bubble?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];

@@ -47,7 +47,7 @@ export function meanings() {
       'mean cross-entropy per token of a step’s batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on'
     ),
     waiting: trans.__(
-      'the part of a step that is neither computing, sending nor the schedule’s own bubble'
+      'the part of a step that is neither computing, encoding, sending nor the schedule’s own bubble'
     ),
     checkpoint: trans.__(
       'the state from which training can resume: weights, optimizer, position in the data'

@@ -62,6 +62,7 @@ UNTRIED: dict[Kind, str] = {
     **dict.fromkeys(
         (Kind.TIME_LIMIT, Kind.PREEMPTED, Kind.NODES_TAKEN), "needs nodes of a scheduler"
     ),
+    Kind.NOISY_TRANSFERS: "needs a model with outliers that training makes; see test_number_watch",
     Kind.NO_PROGRESS: "its fix only asks for more evidence",
     **dict.fromkeys(
         (Kind.NO_CREDENTIALS, Kind.UNTRUSTED_SERVER), "needs a service on the internet"

@@ -13,6 +13,7 @@ from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import MOST_TEXTS, TEXT_CHARACTERS, SeriesBuilder
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.metrics import (
+    ComparedTransfer,
     JournalLine,
     LinkSample,
     RankEvaluation,
@@ -82,6 +83,24 @@ def test_a_row_per_step_holds_what_the_formulas_say() -> None:
     assert first.wait == pytest.approx((0.4 - 1 / 6,) * 4, rel=1e-4)
     who = series.summary.ranks[0]
     assert (who.node, who.stages, first.step) == ("node1", (0,), (1.0, 2.0, 3.0, 4.0))
+
+
+def test_encoding_is_a_share_where_there_is_any_and_its_newest_comparison_is_kept() -> None:
+    plain, samples = two(), two(coding_s=0.1)
+    for number, (node, rank) in enumerate((("node1", 0), ("node2", 1))):
+        for at, db in ((1, 40.0), (3, 38.5)):
+            one = samples[node][at]
+            made = (ComparedTransfer(0, is_gradient=bool(rank), ratio_db=db - number),)
+            samples[node][at] = msgspec.structs.replace(one, compared=made)
+    series = taken(history(view("running", "running"), samples)).whole()
+    who, first = series.summary.ranks[1], series.ranks[0]
+    assert first.coding == pytest.approx((0.05,) * 4)
+    assert first.wait == pytest.approx((0.35 - 1 / 6,) * 4, rel=1e-4)
+    assert who.coding == pytest.approx(0.05)
+    assert who.compared == (ComparedTransfer(0, is_gradient=True, ratio_db=37.5),)
+    other = taken(history(view("running", "running"), plain)).whole()
+    assert (other.ranks[0].coding, other.summary.ranks[0].coding) == ((), None)
+    assert other.summary.ranks[0].compared == ()
 
 
 def test_the_job_has_a_row_for_every_step_that_all_ranks_have_finished() -> None:

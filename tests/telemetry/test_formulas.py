@@ -89,5 +89,16 @@ def test_shares_of_a_step_add_up_and_each_takes_what_is_left() -> None:
     assert (early.compute, early.send, early.schedule_bubble, early.wait) == (0.6, 0.05, None, None)
 
 
+def test_encoding_is_neither_computing_nor_waiting() -> None:
+    parts = {"optimizer_s": 1.0, "transfer_s": 0.5, "bubble": formulas.ideal_bubble(2, 3)}
+    shares = formulas.step_shares(10.0, 6.0, coding_s=0.2, **parts)
+    assert shares is not None
+    assert (shares.compute, shares.coding, shares.send) == (0.7, 0.02, 0.05)
+    assert (shares.schedule_bubble, shares.wait) == (0.2, pytest.approx(0.03))
+    full = formulas.step_shares(10.0, 9.0, coding_s=5.0, **parts)
+    assert full is not None
+    assert (full.compute, full.coding, full.send, full.wait) == (1.0, 0.0, 0.0, 0.0)
+
+
 def test_shares_of_a_step_that_took_no_time_are_not_known() -> None:
     assert formulas.step_shares(0.0, 0.0) is None

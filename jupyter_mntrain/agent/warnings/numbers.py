@@ -39,6 +39,10 @@ ZERO_STEPS = tunables.count("numbers.zero_gradient_steps")
 
 CONSTANT_STEPS = tunables.count("numbers.constant_loss_steps")
 
+FALLEN_DB = 10.0
+"""Messages in fewer bits are noisy once their noise has ten times the share that it had in the
+best comparison: then a few values are so much larger than the rest that little is left of it."""
+
 NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 
@@ -194,6 +198,41 @@ class ConstantLoss(NumberRule):
             )
 
 
+class NoisyTransfers(NumberRule):
+    """Warns that less is left of what stages send in fewer bits than of what they sent before.
+
+    It clears once nothing of what is compared has fallen any more.
+    """
+
+    def __init__(self) -> None:
+        self._best: dict[tuple[int, bool], float] = {}
+        self._fallen: dict[tuple[int, bool], tuple[int, float]] = {}
+
+    def see(self, step: RankStep) -> None:
+        for one in step.compared:
+            key = (one.boundary, one.is_gradient)
+            best = self._best[key] = max(one.ratio_db, self._best.get(key, one.ratio_db))
+            if best - one.ratio_db > FALLEN_DB:
+                self._fallen.setdefault(key, (step.step, one.ratio_db))
+            else:
+                self._fallen.pop(key, None)
+        if not self._fallen:
+            self.problem = None
+        elif self.problem is None:
+            (boundary, is_gradient), (since, now) = next(iter(self._fallen.items()))
+            what = "gradients" if is_gradient else "activations"
+            stages = (boundary + 1, boundary) if is_gradient else (boundary, boundary + 1)
+            self.problem = Problem(
+                kind=Kind.NOISY_TRANSFERS,
+                cause=f"the {what} that stage {stages[0]} sends to stage {stages[1]} in fewer bits "
+                f"have {now:.0f} dB of signal to noise since step {since}, and had "
+                f"{self._best[boundary, is_gradient]:.0f}",
+                fix=fix_of(Kind.NOISY_TRANSFERS),
+                rank=step.rank,
+                step=since,
+            )
+
+
 # Number watch: sees every step that the ranks of an attempt report, and warns of odd ones.
 
 
@@ -219,7 +258,7 @@ class NumberWatch:
             return
         rules = self._rules.get(step.rank)
         if rules is None:
-            rules = (NotFinite(), Diverged(), ZeroGradients(), ConstantLoss())
+            rules = (NotFinite(), Diverged(), ZeroGradients(), ConstantLoss(), NoisyTransfers())
             self._rules[step.rank] = rules
         for rule in rules:
             before = rule.problem

@@ -76,6 +76,7 @@ def row_of(step: RankStep, index: int, position: float = UNKNOWN) -> Row:
         loss,
         _known(step.compute_s),
         _known(step.optimizer_s),
+        _known(step.coding_s),
         _known(step.flops),
         float(sum(step.sent_bytes.values())) if step.sent_bytes else UNKNOWN,
         float(sum(step.received_bytes.values())) if step.received_bytes else UNKNOWN,
@@ -289,9 +290,10 @@ def mean_step(
     Args:
         sent: bytes per step by peer, whose shares the block's bytes have; ``received`` likewise.
     """
-    time_s, step, _, step_s, tokens, loss, compute_s, optimizer_s, flops, out, in_, memory = row[
+    time_s, step, _, step_s, tokens, loss, *parts, flops, out, in_, memory = row[
         : AT["memory_bytes"] + 1
     ]
+    compute_s, optimizer_s, coding_s = parts
     return RankStep(
         time_s=time_s,
         rank=rank,
@@ -301,6 +303,7 @@ def mean_step(
         loss=None if loss == UNKNOWN else carried(loss),
         compute_s=_or_none(compute_s),
         optimizer_s=_or_none(optimizer_s),
+        coding_s=_or_none(coding_s),
         flops=_or_none(flops),
         sent_bytes=_shared(out, sent),  # type: ignore[arg-type]
         received_bytes=_shared(in_, received),  # type: ignore[arg-type]

@@ -43,8 +43,8 @@ LAST: Final = ("time_s", "step", "position")
 """Figures of a block's last step; ``position`` is the offset after its line in the journal."""
 
 MEANS: Final = (
-    "step_s", "tokens", "loss", "compute_s", "optimizer_s", "flops", "sent_bytes",
-    "received_bytes",
+    "step_s", "tokens", "loss", "compute_s", "optimizer_s", "coding_s", "flops",
+    "sent_bytes", "received_bytes",
 )  # fmt: skip
 """Means over the steps that report them; bytes are those to and from all peers."""
 

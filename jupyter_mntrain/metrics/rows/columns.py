@@ -39,8 +39,8 @@ KEEP_LAST = frozenset({"time_s", "step", "tokens"})
 """Where rows are joined these take the last value, counts the sum, all others the mean."""
 
 COUNTS = (
-    "steps", "steps_s", "wall_s", "made", "flops", "busy_s", "compute_s", "send_s", "wait_s",
-    "bubble_s", "idle_s", *PAUSES, "long_s", "stall_s", "lost_s", "restart_s",
+    "steps", "steps_s", "wall_s", "made", "flops", "busy_s", "compute_s", "coding_s", "send_s",
+    "wait_s", "bubble_s", "idle_s", *PAUSES, "long_s", "stall_s", "lost_s", "restart_s",
 )  # fmt: skip
 """Of a row's steps together: how many, their seconds (``steps_s``), all seconds since the row
 before (``wall_s``), tokens (``made``), FLOPs, and parts of these seconds. Every rate and share is

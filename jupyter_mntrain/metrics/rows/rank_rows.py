@@ -12,11 +12,11 @@ from jupyter_mntrain.metrics.rows.columns import COUNTS, HIGH, LOW, Table, divid
 from jupyter_mntrain.metrics.summary import RankSummary
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobState, Placement
-from jupyter_mntrain.model.records.metrics import RankStart, RankStep
+from jupyter_mntrain.model.records.metrics import ComparedTransfer, RankStart, RankStep
 from jupyter_mntrain.telemetry import formulas
 
-SHARES = ("compute", "send", "wait", "schedule_bubble")
-SHARE_SECONDS = ("compute_s", "send_s", "wait_s", "bubble_s")
+SHARES = ("compute", "coding", "send", "wait", "schedule_bubble")
+SHARE_SECONDS = ("compute_s", "coding_s", "send_s", "wait_s", "bubble_s")
 """Seconds of a row's steps, of which these are the shares, in their order."""
 COUNTED = ("steps", "steps_s", "wall_s", "made", "flops", "busy_s", *SHARE_SECONDS)
 COLUMNS = ("time_s", "step", *COUNTED, "memory_bytes")
@@ -72,6 +72,8 @@ class RankRows:
         self._best_flops_per_s = 0.0
         self._drawn_peak: float | None = None
         self._most_memory: int | None = None
+        self._compared: dict[tuple[int, bool], ComparedTransfer] = {}
+        """The newest of each boundary and direction."""
         self._summarized: tuple[object, RankSummary] | None = None
         """The newest summary, and what it depends on."""
 
@@ -147,6 +149,7 @@ class RankRows:
             seq += 1
             memory = UNKNOWN if step.memory_bytes is None else step.memory_bytes
             self._see(memory, busy_rate(step, self._taken))
+            self._compared |= {(one.boundary, one.is_gradient): one for one in step.compared}
             paused_s = sum(getattr(step, name) for name in BETWEEN)
             self.table.append(seq, self._row(step, 1, paused_s, bubble, capacity))
             self._taken += 1
@@ -199,6 +202,7 @@ class RankRows:
             step.step_s,
             step.compute_s,
             optimizer_s=step.optimizer_s or 0.0,
+            coding_s=step.coding_s,
             transfer_s=self._transfer_s(step, capacity),
             bubble=bubble,
         )
@@ -315,6 +319,7 @@ class RankRows:
             memory_bytes=self._most_memory,
             reserved_bytes=series.steps[-1].reserved_bytes if series and series.steps else None,
             missing=self._missing({**figures, "memory_bytes": self._most_memory}),
+            compared=tuple(one for _, one in sorted(self._compared.items())),
             is_ready=series is not None and bool(series.start or series.end),
             progress=series.progress if series else None,
         )

@@ -120,6 +120,8 @@ FIXES: dict[Kind, str] = {
     "and that each step gets a new batch",
     Kind.ZERO_GRADIENTS: "check that the loss depends on the weights (requires_grad, detach, "
     "no_grad), and that not every label is masked",
+    Kind.NOISY_TRANSFERS: "compare the loss with that of a run without it, or send in more bits: "
+    "resume it with --set pipeline.transfer=int8, or =none",
     Kind.RANKS_NEVER_MET: "call torch.distributed.init_process_group() without rank and "
     "world_size, so that it takes them from the environment, and wrap the model, as in "
     "DistributedDataParallel; in Lightning, give Trainer num_nodes={nodes} and devices={ranks}",

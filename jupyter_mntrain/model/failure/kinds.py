@@ -291,6 +291,8 @@ class Kind(StrEnum):
     """The loss has been exactly the same for many steps."""
     ZERO_GRADIENTS = "zero-gradients"
     """The gradient has been exactly zero for several steps."""
+    NOISY_TRANSFERS = "noisy-transfers"
+    """What stages send to each other in fewer bits loses much more than it did."""
     RANKS_NEVER_MET = "ranks-never-met"
     """The ranks train apart: no process group has all of them."""
     TRACEBACK = "traceback"

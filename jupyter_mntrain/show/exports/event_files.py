@@ -30,6 +30,7 @@ RANK_TAGS: Final = {
     "step_s": "rank/step_s",
     "mfu": "rank/mfu",
     "compute": "rank/compute_share",
+    "coding": "rank/encoding_share",
     "send": "rank/send_share",
     "wait": "rank/wait_share",
     "schedule_bubble": "rank/bubble_share",

@@ -15,6 +15,7 @@ from rich.text import Text
 from jupyter_mntrain.model.failure.headline import Told, what_hurts
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, Restart
+from jupyter_mntrain.model.records.metrics import ComparedTransfer
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import count, percent
@@ -314,6 +315,35 @@ def _number_notes(summary: JobSummary) -> Iterable[Text]:
     sources = {rank.peak_source for rank in summary.ranks if rank.peak_source}
     if summary.mfu is not None and sources:
         yield Text(f"MFU of the peak: {'; '.join(sorted(sources))}", style="dim")
+    if (line := compared_line(summary)) is not None:
+        yield Text(line, style="dim")
+
+
+def compared_line(summary: JobSummary) -> str | None:
+    """Return how much of what is sent in fewer bits arrives, and how long that takes.
+
+    ``signal to noise in fewer bits: activations 42 dB, gradients 15 to 17 dB (least: stage 3 to
+    2); encoding takes up to 2 % of a step``
+    """
+    told = [one for rank in summary.ranks for one in rank.compared]
+    parts = []
+    for is_gradient, word in ((False, "activations"), (True, "gradients")):
+        some = sorted((one for one in told if one.is_gradient is is_gradient), key=_ratio)
+        if some:
+            low, high = (f"{one.ratio_db:.0f}" for one in (some[0], some[-1]))
+            ends = (some[0].boundary, some[0].boundary + 1)
+            sender, receiver = reversed(ends) if is_gradient else ends
+            least = f" (least: stage {sender} to {receiver})" if len(some) > 1 else ""
+            parts.append(f"{word} {low if low == high else f'{low} to {high}'} dB{least}")
+    shares = [rank.coding for rank in summary.ranks if rank.coding is not None]
+    if not parts:
+        return None
+    takes = f"; encoding takes up to {percent(max(shares))} of a step" if shares else ""
+    return f"signal to noise in fewer bits: {', '.join(parts)}{takes}"
+
+
+def _ratio(one: ComparedTransfer) -> float:
+    return one.ratio_db
 
 
 def window_lines(numbers: JobNumbers) -> Iterable[str]:

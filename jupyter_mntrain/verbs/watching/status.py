@@ -24,6 +24,7 @@ class StatusVerb(Verb):
         "loss",
         "pace",
         "computing",
+        "encoding",
         "sending",
         "waiting",
         "memory",

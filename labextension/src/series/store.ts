@@ -22,6 +22,7 @@ export const RANK_COLUMNS = [
   'pace_tokens_per_s',
   'mfu',
   'compute',
+  'coding',
   'send',
   'wait',
   'schedule_bubble',

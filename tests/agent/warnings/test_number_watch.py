@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.warnings.numbers import BLOCK, CONSTANT_STEPS, NAN_STEPS, ZERO_STEPS
+from jupyter_mntrain.agent.warnings.numbers import (
+    BLOCK,
+    CONSTANT_STEPS,
+    NAN_STEPS,
+    ZERO_STEPS,
+    NumberWatch,
+)
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
+from jupyter_mntrain.model.records.metrics import ComparedTransfer, RankStep
 from tests.agent.warnings.curves import DIVERGED, HEALTHY, STEPS, Curve, watched
 from tests.wording import says
 
@@ -115,6 +122,34 @@ def test_a_loss_that_never_changes_is_seen() -> None:
 def test_losses_rounded_to_four_digits_are_not_constant() -> None:
     r = random.Random(0)
     assert watched([round(0.0003 + abs(r.gauss(0, 0.0001)), 4) for _ in range(STEPS)]) == []
+
+
+def test_messages_that_become_noisy_are_told_by_stage_and_direction() -> None:
+    watch = NumberWatch()
+
+    def seen(number: int, forth: float, back: float) -> list[Warned | WarningOver]:
+        made = (
+            ComparedTransfer(2, ratio_db=forth),
+            ComparedTransfer(1, is_gradient=True, ratio_db=back),
+        )
+        step = RankStep(time_s=1.0, rank=Rank(3), step=number, step_s=1.0, compared=made)
+        return [*watch.see(step, None)]
+
+    assert not [*seen(1, 40.0, 17.0), *seen(21, 42.0, 16.0), *seen(41, 33.0, 9.0)]
+    (warned,) = seen(61, 31.0, 8.0)
+    assert isinstance(warned, Warned)
+    problem = warned.problem
+    assert (problem.kind, problem.rank, problem.step) == (Kind.NOISY_TRANSFERS, 3, 61)
+    assert says("activations that stage 2 sends to stage 3", problem.cause)
+    assert says("31 dB", problem.cause)
+    assert says("had 42", problem.cause)
+    assert seen(81, 31.0, 8.0) == []
+    assert seen(101, 36.0, 4.0) == [], "the other one has fallen meanwhile"
+    (over,) = seen(121, 36.0, 14.0)
+    assert over == WarningOver(kind=Kind.NOISY_TRANSFERS, rank=Rank(3))
+    (warned,) = seen(141, 36.0, 2.0)
+    assert isinstance(warned, Warned)
+    assert says("gradients that stage 2 sends to stage 1", warned.problem.cause)
 
 
 def test_steps_without_a_loss_say_nothing() -> None:

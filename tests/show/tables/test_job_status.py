@@ -25,9 +25,10 @@ from jupyter_mntrain.model.records.job import (
     Placement,
     Restart,
 )
-from jupyter_mntrain.show.formats import clock
+from jupyter_mntrain.model.records.metrics import ComparedTransfer
+from jupyter_mntrain.show.formats import clock, percent
 from jupyter_mntrain.show.picture.header import make_header
-from jupyter_mntrain.show.tables.job import progress_line, status_view
+from jupyter_mntrain.show.tables.job import compared_line, progress_line, status_view
 from jupyter_mntrain.show.tables.job_list import job_table
 from tests.wording import says
 
@@ -155,3 +156,22 @@ def test_a_script_that_reports_nothing_is_told_the_three_lines(
     text = "\n".join(printed(status_view(summary, view, now_s=10.0)))
     assert ("from jupyter_mntrain import Recorder" in text) == is_told
     assert ("n/a" not in text) == (step is None)
+
+
+@pytest.mark.wording
+def test_what_is_sent_in_fewer_bits_is_one_line() -> None:
+    def told(*compared: ComparedTransfer) -> str | None:
+        one = RankSummary(Rank(0), "n0", "running", coding=0.021, compared=compared)
+        other = RankSummary(Rank(1), "n1", "running", coding=0.012)
+        ranks = (one, other)
+        return compared_line(
+            JobSummary(job_id=JobId("j"), name="my-job", state="running", step=3, ranks=ranks)
+        )
+
+    assert told() is None
+    forth = [ComparedTransfer(number, ratio_db=42.3 - number) for number in range(3)]
+    back = ComparedTransfer(1, is_gradient=True, ratio_db=17.0)
+    assert told(back, *forth) == (
+        "signal to noise in fewer bits: activations 40 to 42 dB (least: stage 2 to 3), "
+        f"gradients 17 dB; encoding takes up to {percent(0.021)} of a step"
+    )

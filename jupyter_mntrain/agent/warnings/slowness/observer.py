@@ -305,7 +305,7 @@ class RankGauge:
             scale = self.tokens / step.tokens
         if not self.steps.add(now_s, step.step_s * scale) or step.compute_s is None:
             return
-        compute_s = step.compute_s + (step.optimizer_s or 0.0)
+        compute_s = step.compute_s + (step.optimizer_s or 0.0) + (step.coding_s or 0.0)
         self.own.add(now_s, compute_s * scale)
         if step.wait_s is not None:
             self.rest.add(now_s, max(0.0, step.step_s - compute_s - step.wait_s) * scale)

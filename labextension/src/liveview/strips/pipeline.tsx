@@ -11,7 +11,7 @@ import { slowestRank } from '../charts/rank_lines';
 import { DASHES, type ITheme } from '../charts/theme';
 import { trans } from '../../trans';
 
-const PARTS = ['compute', 'send', 'wait', 'schedule_bubble'] as const;
+const PARTS = ['compute', 'coding', 'send', 'wait', 'schedule_bubble'] as const;
 
 type Part = (typeof PARTS)[number];
 
@@ -23,6 +23,7 @@ export interface IStripProps {
 }
 
 interface IRow {
+  parts: ReadonlyArray<Part>;
   rows: IRankRows;
   label: string;
   who: string;
@@ -35,9 +36,10 @@ export function PipelineStrip(props: IStripProps): JSX.Element | null {
     return null;
   }
   const words = partWords();
+  const { parts } = rows[0];
   return (
     <section
-      className="mnt-strip"
+      className={`mnt-strip${parts.includes('coding') ? ' mnt-strip-coding' : ''}`}
       aria-label={trans.__('Pipeline, share of a step')}
     >
       <div className="mnt-strip-head">
@@ -46,7 +48,7 @@ export function PipelineStrip(props: IStripProps): JSX.Element | null {
             ? trans.__('Pipeline, share of a step, %, slowest of each stage')
             : trans.__('Pipeline, share of a step, %')}
         </span>
-        {PARTS.map(part => (
+        {parts.map(part => (
           <span
             key={part}
             className="mnt-strip-key s"
@@ -71,6 +73,12 @@ function partWords(): Record<Part, { name: string; meaning: string }> {
       name: trans.__('computing'),
       meaning: trans.__('Forward, backward and the optimizer')
     },
+    coding: {
+      name: trans.__('encoding'),
+      meaning: trans.__(
+        'Encoding and decoding what is sent to other nodes in fewer bits'
+      )
+    },
     send: {
       name: trans.__('sending'),
       meaning: trans.__(
@@ -91,7 +99,10 @@ function partWords(): Record<Part, { name: string; meaning: string }> {
 function rowsOf(store: SeriesStore): IRow[] {
   const shown = store.sorted.filter(rows => formats.isKnown(rows.who.compute));
   const stageOf = ({ who }: IRankRows) => (who.stages ?? []).join(', ');
+  const isCoding = shown.some(rows => formats.isKnown(rows.who.coding));
+  const parts = PARTS.filter(part => part !== 'coding' || isCoding);
   const rowOf = (rows: IRankRows): IRow => ({
+    parts,
     rows,
     label: stageOf(rows)
       ? trans.__('stage %1', stageOf(rows))
@@ -114,20 +125,20 @@ function rowsOf(store: SeriesStore): IRow[] {
 }
 
 function StripRow(props: IStripProps & IRow): JSX.Element {
-  const { rows } = props;
+  const { parts, rows } = props;
   const words = partWords();
-  const shares = PARTS.map(part => rows.who[part] ?? NaN);
+  const shares = parts.map(part => rows.who[part] ?? NaN);
   return (
     <div className="mnt-strip-row">
       <RowName {...props} />
       <span
         className="mnt-strip-bar"
         role="img"
-        aria-label={PARTS.map(
-          (part, i) => `${words[part].name} ${formats.percent(shares[i])}`
-        ).join(', ')}
+        aria-label={parts
+          .map((part, i) => `${words[part].name} ${formats.percent(shares[i])}`)
+          .join(', ')}
       >
-        {PARTS.map((part, i) => (
+        {parts.map((part, i) => (
           <span
             key={part}
             className={`mnt-part-${part}`}
@@ -135,7 +146,7 @@ function StripRow(props: IStripProps & IRow): JSX.Element {
           />
         ))}
       </span>
-      {PARTS.map((part, i) => (
+      {parts.map((part, i) => (
         <span
           key={part}
           className={`mnt-strip-number${i === 0 ? ' b' : ''}`}
