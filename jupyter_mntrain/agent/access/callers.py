@@ -16,7 +16,7 @@ from cryptography import x509
 from tornado.iostream import IOStream
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import Route, TrustNews
+from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import RefusedError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import write_atomically
@@ -24,88 +24,10 @@ from jupyter_mntrain.model.records.hidden import cleaned, shown_spec
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.metrics import encoder, read_journal_line
 from jupyter_mntrain.model.text.secrets import HIDDEN, masked
-from jupyter_mntrain.trust.certificates import (
-    Role,
-    Subject,
-    is_issued_by,
-    load_certificate,
-    subject_of,
-)
+from jupyter_mntrain.trust.certificates import Subject, is_issued_by, load_certificate, subject_of
 from jupyter_mntrain.trust.credentials import Credentials
 
 log = logging.getLogger("mntrain.agent")
-
-
-# Roles: which certificate may send which request. What is not in this table is refused to all.
-#
-# Routes limit a node further: it may act only on jobs that a driver has placed on both nodes.
-
-
-Roles = frozenset[Role]
-
-_DRIVERS: Roles = frozenset({"driver"})
-_WATCHING: Roles = frozenset({"driver", "viewer"})
-_GANG: Roles = frozenset({"driver", "node"})
-_ALL: Roles = frozenset({"driver", "viewer", "node"})
-
-MAY: dict[tuple[Route, str], Roles] = {
-    (Route.NODE, "GET"): _WATCHING,
-    (Route.DESCRIPTION, "GET"): _DRIVERS,
-    (Route.WORKPLACE, "POST"): _DRIVERS,
-    (Route.FACTS, "POST"): _DRIVERS,
-    (Route.SCRIPT, "POST"): _DRIVERS,
-    (Route.PATHS_LISTEN, "POST"): _DRIVERS,
-    (Route.PATHS_TRY, "POST"): _DRIVERS,
-    (Route.PATHS_END, "POST"): _DRIVERS,
-    (Route.STREAM, "GET"): _WATCHING,
-    (Route.HISTORY, "GET"): _WATCHING,
-    (Route.LEASES, "POST"): _GANG,
-    (Route.LEASE, "DELETE"): _GANG,
-    (Route.PORT, "GET"): _DRIVERS,
-    (Route.BLOBS, "POST"): _DRIVERS,
-    (Route.BLOBS, "PUT"): _DRIVERS,
-    (Route.BLOB, "PUT"): _DRIVERS,
-    (Route.BLOB, "GET"): _DRIVERS,
-    (Route.MANIFEST, "POST"): _DRIVERS,
-    (Route.TRANSFERS, "POST"): _DRIVERS,
-    (Route.TRANSFER, "PUT"): _DRIVERS,
-    (Route.PIECE, "GET"): _GANG,
-    (Route.PIECE, "PUT"): _DRIVERS,
-    (Route.PIECE, "POST"): _DRIVERS,
-    (Route.SPACE, "GET"): _DRIVERS,
-    (Route.SPACE, "POST"): _DRIVERS,
-    (Route.JOBS, "GET"): _WATCHING,
-    (Route.JOB, "GET"): _ALL,
-    (Route.JOB, "PUT"): _DRIVERS,
-    (Route.SPEC, "GET"): _WATCHING,
-    (Route.DELETION, "GET"): _WATCHING,
-    (Route.DELETION, "DELETE"): _DRIVERS,
-    (Route.LABEL, "PUT"): _DRIVERS,
-    (Route.ATTEMPT, "PUT"): _GANG,
-    (Route.STOP, "POST"): _GANG,
-    (Route.JOURNAL, "GET"): _WATCHING,
-    (Route.SAMPLES, "GET"): _WATCHING,
-    (Route.LOG, "GET"): _WATCHING,
-    (Route.LOG_TIMES, "GET"): _WATCHING,
-    (Route.KILL_RANK, "POST"): _DRIVERS,
-    (Route.SAVE, "POST"): _DRIVERS,
-    (Route.SETTINGS, "POST"): _DRIVERS,
-    (Route.CHAT, "POST"): _DRIVERS,
-    (Route.CHECKPOINTS, "GET"): _WATCHING,
-    (Route.CHECKPOINTS, "POST"): _DRIVERS,
-    (Route.CHECKPOINTS_AT, "GET"): _DRIVERS,
-    (Route.JOB_FILES, "GET"): _DRIVERS,
-    (Route.JOB_FILES, "POST"): _DRIVERS,
-    (Route.STACKS, "POST"): _DRIVERS,
-    (Route.PROBE_LEASE, "POST"): _DRIVERS,
-    (Route.PROBE_LISTEN, "POST"): _GANG,
-    (Route.PROBE_SEND, "POST"): _DRIVERS,
-    (Route.PROBE_DEVICES, "POST"): _DRIVERS,
-    (Route.BENCHED, "PUT"): _DRIVERS,
-    (Route.TRUST, "GET"): _WATCHING,
-    (Route.TRUST, "PUT"): _WATCHING,
-}
-"""``TRUST`` carries only what the authority has signed, so anybody may bring it."""
 
 
 # Viewing: the gate that all answers to read-only drivers pass, which keeps secrets back.

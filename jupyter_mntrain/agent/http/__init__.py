@@ -10,58 +10,8 @@ from tornado.web import Application
 
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.gang.watch import WatchTasks
-from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
-from jupyter_mntrain.agent.http.file_routes import (
-    BlobHandler,
-    BlobsHandler,
-    JobFilesHandler,
-    ManifestHandler,
-    PieceHandler,
-    SpaceHandler,
-    TransferHandler,
-    TransfersHandler,
-)
-from jupyter_mntrain.agent.http.job_routes import (
-    AttemptsHandler,
-    CheckpointsAtHandler,
-    CheckpointsHandler,
-    DeletionHandler,
-    JobChatHandler,
-    JobJournalHandler,
-    JobLogHandler,
-    JobLogTimesHandler,
-    JobSamplesHandler,
-    JobSaveHandler,
-    JobSettingsHandler,
-    JobsHandler,
-    JobStacksHandler,
-    JobStopHandler,
-    LabelHandler,
-    LeaseHandler,
-    LeasesHandler,
-    PortHandler,
-    QueueHandler,
-    RankKillHandler,
-    SpecHandler,
-)
-from jupyter_mntrain.agent.http.node_routes import (
-    BenchedHandler,
-    DescriptionHandler,
-    FactsHandler,
-    NodeHandler,
-    NodeStreamHandler,
-    PathsEndHandler,
-    PathsListenHandler,
-    PathsTryHandler,
-    ProbeDevicesHandler,
-    ProbeLeaseHandler,
-    ProbeListenHandler,
-    ProbeSendHandler,
-    ScriptHandler,
-    TrustHandler,
-    UsageHandler,
-    WorkplaceHandler,
-)
+from jupyter_mntrain.agent.http import file_routes, job_routes, node_routes
+from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, Roles, TooLarge, body_length
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.launch.project.tree import SHA256
 from jupyter_mntrain.model.api import Route
@@ -77,54 +27,20 @@ _PARTS = {
 }
 
 _HANDLERS: dict[Route, type[AgentHandler]] = {
-    Route.NODE: NodeHandler,
-    Route.DESCRIPTION: DescriptionHandler,
-    Route.WORKPLACE: WorkplaceHandler,
-    Route.FACTS: FactsHandler,
-    Route.SCRIPT: ScriptHandler,
-    Route.PATHS_LISTEN: PathsListenHandler,
-    Route.PATHS_TRY: PathsTryHandler,
-    Route.PATHS_END: PathsEndHandler,
-    Route.STREAM: NodeStreamHandler,
-    Route.HISTORY: UsageHandler,
-    Route.LEASES: LeasesHandler,
-    Route.LEASE: LeaseHandler,
-    Route.PORT: PortHandler,
-    Route.BLOBS: BlobsHandler,
-    Route.BLOB: BlobHandler,
-    Route.MANIFEST: ManifestHandler,
-    Route.TRANSFERS: TransfersHandler,
-    Route.TRANSFER: TransferHandler,
-    Route.PIECE: PieceHandler,
-    Route.SPACE: SpaceHandler,
-    Route.JOBS: JobsHandler,
-    Route.JOB: QueueHandler,
-    Route.SPEC: SpecHandler,
-    Route.DELETION: DeletionHandler,
-    Route.LABEL: LabelHandler,
-    Route.ATTEMPT: AttemptsHandler,
-    Route.STOP: JobStopHandler,
-    Route.JOURNAL: JobJournalHandler,
-    Route.SAMPLES: JobSamplesHandler,
-    Route.LOG: JobLogHandler,
-    Route.LOG_TIMES: JobLogTimesHandler,
-    Route.SAVE: JobSaveHandler,
-    Route.SETTINGS: JobSettingsHandler,
-    Route.CHAT: JobChatHandler,
-    Route.CHECKPOINTS: CheckpointsHandler,
-    Route.CHECKPOINTS_AT: CheckpointsAtHandler,
-    Route.JOB_FILES: JobFilesHandler,
-    Route.STACKS: JobStacksHandler,
-    Route.KILL_RANK: RankKillHandler,
-    Route.PROBE_LEASE: ProbeLeaseHandler,
-    Route.PROBE_LISTEN: ProbeListenHandler,
-    Route.PROBE_SEND: ProbeSendHandler,
-    Route.PROBE_DEVICES: ProbeDevicesHandler,
-    Route.BENCHED: BenchedHandler,
-    Route.TRUST: TrustHandler,
+    one.route: one
+    for family in (node_routes, file_routes, job_routes)
+    for one in vars(family).values()
+    if isinstance(one, type) and issubclass(one, AgentHandler) and one.route is not None
 }
 
 ROUTES = tuple((route, route.format(**_PARTS), handler) for route, handler in _HANDLERS.items())
+
+MAY: dict[tuple[Route, str], Roles] = {
+    (route, method): roles
+    for route, handler in _HANDLERS.items()
+    for method, roles in handler.roles.items()
+}
+"""Which certificate may send which request. What is not in it is refused to all."""
 
 
 class AgentApplication(Application):
@@ -142,7 +58,7 @@ def application(node: LocalNode, watch_tasks: WatchTasks) -> Application:
     """Make an application with all routes of :mod:`jupyter_mntrain.model.api`."""
     own: dict[str, Any] = {"node": node, "watch_tasks": watch_tasks}
     return AgentApplication(
-        [URLSpec(path, handler, {**own, "route": route}) for route, path, handler in ROUTES],
+        [URLSpec(path, handler, own) for _, path, handler in ROUTES],
         default_handler_class=NotFound,
         default_handler_args=own,
     )

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from tornado.http1connection import HTTP1Connection
 from tornado.httputil import HTTPHeaders
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import HTTPError, stream_request_body
 
-from jupyter_mntrain.agent.access.callers import MAY, NotAllowedError, for_viewer, lines_for_viewer
+from jupyter_mntrain.agent.access.callers import NotAllowedError, for_viewer, lines_for_viewer
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
 from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.gang.watch import WatchTasks
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import JsonHandler, refusal
 from jupyter_mntrain.model.api import Route
@@ -41,8 +42,26 @@ SLOW_READER_S = 10.0
 """A reader that reads nothing for this long is disconnected. It can resume by number."""
 
 
+Roles = frozenset[Role]
+
+DRIVERS: Roles = frozenset({"driver"})
+WATCHING: Roles = frozenset({"driver", "viewer"})
+GANG: Roles = frozenset({"driver", "node"})
+ALL: Roles = frozenset({"driver", "viewer", "node"})
+
+
 class AgentHandler(JsonHandler):
-    """Base of the agent's request handlers: it checks the caller."""
+    """Base of the agent's request handlers: it checks the caller.
+
+    A handler of a route names it, and for each method who may send it:
+    ``class X(AgentHandler, route=Route.X, get=WATCHING)``. All other requests are refused to all. A
+    node is limited further: it may act only on jobs that a driver has placed on both nodes.
+    """
+
+    route: ClassVar[Route | None] = None
+    """``None`` for requests that no route takes."""
+
+    roles: ClassVar[Mapping[str, Roles]] = {}
 
     statuses = {
         JobNotFoundError: 404,
@@ -54,13 +73,14 @@ class AgentHandler(JsonHandler):
     has_hung_up = False
     caller: Subject
 
-    def initialize(
-        self, node: LocalNode, watch_tasks: WatchTasks, route: Route | None = None
-    ) -> None:
+    def __init_subclass__(cls, route: Route | None = None, **roles: Roles) -> None:
+        super().__init_subclass__()
+        cls.route = route
+        cls.roles = {method.upper(): allowed for method, allowed in roles.items()}
+
+    def initialize(self, node: LocalNode, watch_tasks: WatchTasks) -> None:
         self.node = node
         self.watch_tasks = watch_tasks
-        self.route = route
-        """``None`` for requests that no route takes."""
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:  # noqa: ARG002 - tornado's
         """Log an unexpected error under an id, which the answer names."""
@@ -76,11 +96,11 @@ class AgentHandler(JsonHandler):
         shown = self.request.get_ssl_certificate(binary_form=True)
         self.caller, self._certificate = self.node.trust.caller(shown)  # type: ignore[arg-type]
         if self.route is not None:
-            self._refuse_other_roles(self.route)
+            self._refuse_other_roles()
 
-    def _refuse_other_roles(self, route: Route) -> None:
-        allowed = MAY.get((route, self.request.method or ""))
-        if self.caller.role not in (allowed or frozenset[Role]()):
+    def _refuse_other_roles(self) -> None:
+        allowed = self.roles.get(self.request.method or "")
+        if allowed is None or self.caller.role not in allowed:
             if allowed is None and self.caller.role == "driver":
                 raise HTTPError(405)
             raise self.not_allowed()
@@ -118,6 +138,15 @@ class AgentHandler(JsonHandler):
         asked = getattr(self, "path_kwargs", {}).get("job_id")
         jobs = [job for job in self.node.jobs.all() if asked in (None, job.job_id)]
         return tuple(dict.fromkeys(value for job in jobs for value in job.secrets))
+
+    def job(self, text: str) -> LocalJob:
+        """Return a job by its id.
+
+        Raises:
+            RequestRefusedError: 404 if it is malformed.
+            JobNotFoundError: it is not known here.
+        """
+        return self.node.jobs.get(self.job_id(text))
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 from tornado.web import HTTPError, stream_request_body
 
-from jupyter_mntrain.agent.http.base import AgentHandler, in_threads
+from jupyter_mntrain.agent.http.base import DRIVERS, GANG, AgentHandler, in_threads
 from jupyter_mntrain.agent.machine.files.blob_store import UploadPart
 from jupyter_mntrain.agent.machine.files.coming import ComingPiece
 from jupyter_mntrain.agent.machine.files.job_files import job_files, wanted_files
@@ -31,7 +31,7 @@ from jupyter_mntrain.launch.files.records import (
     WantedFiles,
 )
 from jupyter_mntrain.launch.project.tree import PART_BYTES, sha256_of
-from jupyter_mntrain.model.api import BlobQuery, BlobsMissing
+from jupyter_mntrain.model.api import BlobQuery, BlobsMissing, Route
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
@@ -45,7 +45,7 @@ LONGEST_KEY = 32
 _contents = msgspec.msgpack.Decoder(list[bytes])
 
 
-class BlobsHandler(AgentHandler):
+class BlobsHandler(AgentHandler, route=Route.BLOBS, post=DRIVERS, put=DRIVERS):
     async def post(self) -> None:
         query = self.body_as(BlobQuery)
         missing = await asyncio.to_thread(self.node.blobs.missing, query.sizes)
@@ -79,7 +79,7 @@ class BlobsHandler(AgentHandler):
             self.node.blobs.take(part, in_use)
 
 
-class BlobHandler(AgentHandler):
+class BlobHandler(AgentHandler, route=Route.BLOB, put=DRIVERS, get=DRIVERS):
     async def get(self, sha256: str) -> None:
         offset = self.number("offset", 0)
         limit = min(self.number("limit", PART_BYTES), PART_BYTES)
@@ -125,26 +125,26 @@ class _TransferBase(AgentHandler):
         return self.node.transfers
 
 
-class ManifestHandler(_TransferBase):
+class ManifestHandler(_TransferBase, route=Route.MANIFEST, post=DRIVERS):
     async def post(self) -> None:
         name = parse_large_name(self.body_as(str))
         self.answer(await self.slowly(self.transfers.hashing, name))
 
 
-class TransfersHandler(_TransferBase):
+class TransfersHandler(_TransferBase, route=Route.TRANSFERS, post=DRIVERS):
     async def post(self) -> None:
         deposit = self.body_as(Deposit)
         with self.audited("transfer", of=f"{deposit.root}:{deposit.name}"):
             self.answer(await self.slowly(self.transfers.deposit, deposit))
 
 
-class TransferHandler(_TransferBase):
+class TransferHandler(_TransferBase, route=Route.TRANSFER, put=DRIVERS):
     async def put(self, transfer: str) -> None:
         self.answer(await self.slowly(self.transfers.finish, transfer))
 
 
 @stream_request_body
-class PieceHandler(_TransferBase):
+class PieceHandler(_TransferBase, route=Route.PIECE, get=GANG, put=DRIVERS, post=DRIVERS):
     """Sends and receives pieces, and passes them on as they arrive: see :class:`ComingPiece`."""
 
     coming: ComingPiece | None = None
@@ -258,24 +258,24 @@ class PieceHandler(_TransferBase):
             await asyncio.sleep(INTERVAL_S)
 
 
-class JobFilesHandler(_TransferBase):
+class JobFilesHandler(_TransferBase, route=Route.JOB_FILES, get=DRIVERS, post=DRIVERS):
     """Lists what a job wrote on this node, and sends pieces of it."""
 
     async def get(self, job_id: str) -> None:
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         path = self.get_query_argument("path", "")
         most = min(self.number("most", MOST_FILES), MOST_PULLED)
         self.answer(await self.slowly(job_files, job.record, job.directory, path, most))
 
     async def post(self, job_id: str) -> None:
         wanted = self.body_as(WantedFiles)
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         with self.audited("fetch", job=job_id, of=wanted.path):
             find = partial(wanted_files, job.record, job.directory, wanted)
             self.answer(await self.slowly(self.transfers.offer, job_id, wanted, find))
 
 
-class SpaceHandler(_TransferBase):
+class SpaceHandler(_TransferBase, route=Route.SPACE, get=DRIVERS, post=DRIVERS):
     async def get(self) -> None:
         self.answer(await self.slowly(self._space().look))
 

@@ -18,7 +18,7 @@ from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.attempt.supervisor import marks_between, next_data
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now, is_of_allocation
-from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.http.base import ALL, DRIVERS, GANG, WATCHING, AgentHandler
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.agent.jobs.forgetting import delete, deletion_of
 from jupyter_mntrain.agent.jobs.rank_requests import ask_for_settings, news_for, refuse_chat
@@ -35,6 +35,7 @@ from jupyter_mntrain.model.api import (
     CheckpointChange,
     KillRequest,
     LeaseRequest,
+    Route,
     SaveRequest,
     StartRequest,
     StopRequest,
@@ -162,7 +163,7 @@ class _SharedJob(AgentHandler):
         return known
 
 
-class QueueHandler(_SharedJob):
+class QueueHandler(_SharedJob, route=Route.JOB, get=ALL, put=DRIVERS):
     """Stores a queued job with ``PUT``, which only drivers may."""
 
     def get(self, job_id: str) -> None:
@@ -187,7 +188,7 @@ class QueueHandler(_SharedJob):
         self.answer(job.record.without_files())
 
 
-class AttemptsHandler(RestartHandler):
+class AttemptsHandler(RestartHandler, route=Route.ATTEMPT, put=GANG):
     def put(self, job_id: str, attempt: str) -> None:
         if self.caller.role == "node":
             self.refuse_foreign(self.job_id(job_id))
@@ -202,7 +203,7 @@ class AttemptsHandler(RestartHandler):
         self.answer(job.record.without_files())
 
 
-class JobStopHandler(_SharedJob):
+class JobStopHandler(_SharedJob, route=Route.STOP, post=GANG):
     def post(self, job_id: str) -> None:
         known = self.shared(job_id)
         request = self.body_as(StopRequest)
@@ -214,14 +215,14 @@ class JobStopHandler(_SharedJob):
         self.answer(record.without_files())
 
 
-class JobJournalHandler(AgentHandler):
+class JobJournalHandler(AgentHandler, route=Route.JOURNAL, get=WATCHING):
     """Sends lines above ``since``. With ``follow=1`` it goes on until the part has ended."""
 
     async def get(self, job_id: str) -> None:
         with self.streaming(), suppress(StreamClosedError):
             since = self.number("since", 0)
             follow = self.get_query_argument("follow", "0") == "1"
-            job = self.node.jobs.get(self.job_id(job_id))
+            job = self.job(job_id)
             journal = job.samples.journal
             position = journal.position_after(since)
             self.set_header("Content-Type", "application/x-ndjson")
@@ -239,9 +240,9 @@ class JobJournalHandler(AgentHandler):
                     await asyncio.wait_for(grown.wait(), GONE_CHECK_S)
 
 
-class JobLogHandler(AgentHandler):
+class JobLogHandler(AgentHandler, route=Route.LOG, get=WATCHING):
     async def get(self, job_id: str) -> None:
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         offset = self.number("offset", 0, -LARGEST)
         limit = min(self.number("limit", MAX_LOG_BYTES), MAX_LOG_BYTES)
         path = job.attempt.path / "log"
@@ -259,39 +260,39 @@ class JobLogHandler(AgentHandler):
         self.write(content)
 
 
-class JobLogTimesHandler(AgentHandler):
+class JobLogTimesHandler(AgentHandler, route=Route.LOG_TIMES, get=WATCHING):
     async def get(self, job_id: str) -> None:
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         begin, end = self.number("begin", 0), self.number("end", LARGEST)
         log, now_s = job.attempt.path / "log", job.attempt.clock()
         marks = await asyncio.to_thread(marks_between, log, begin, end, now_s)
         self.answer(LogTimes(marks))
 
 
-class JobSaveHandler(AgentHandler):
+class JobSaveHandler(AgentHandler, route=Route.SAVE, post=DRIVERS):
     def post(self, job_id: str) -> None:
         request = self.body_as(SaveRequest)
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         with self.audited("save", job=job_id):
             job.save_checkpoint(request)
         self.answer(job.record.without_files())
 
 
-class JobSettingsHandler(AgentHandler):
+class JobSettingsHandler(AgentHandler, route=Route.SETTINGS, post=DRIVERS):
     def post(self, job_id: str) -> None:
         request = self.body_as(SettingsRequest)
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         with self.audited("set", job=job_id, settings=" ".join(request.settings)):
             ask_for_settings(request, job.record, metrics_of(job.attempt.path))
         self.answer(job.record.without_files())
 
 
-class JobChatHandler(AgentHandler):
+class JobChatHandler(AgentHandler, route=Route.CHAT, post=DRIVERS):
     """Passes a question to a chat job, and answers with what is new, at once or soon."""
 
     async def post(self, job_id: str) -> None:
         request = self.body_as(ChatRequest)
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         refuse_chat(request, job.record)
         metrics = metrics_of(job.attempt.path)
         if is_news(metrics, request):
@@ -307,20 +308,20 @@ class JobChatHandler(AgentHandler):
         self.answer(ChatReply(answer))
 
 
-class RankKillHandler(AgentHandler):
+class RankKillHandler(AgentHandler, route=Route.KILL_RANK, post=DRIVERS):
     def post(self, job_id: str, rank: str) -> None:
         request = self.body_as(KillRequest)
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         with self.audited("kill rank", job=job_id, rank=rank):
             job.kill_rank(Rank(int(rank)), request)
         self.answer(job.record.without_files())
 
 
-class JobStacksHandler(AgentHandler):
+class JobStacksHandler(AgentHandler, route=Route.STACKS, post=DRIVERS):
     """Sends the current stacks of every rank on this node."""
 
     async def post(self, job_id: str) -> None:
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         asked = job.ask_ranks() if job.is_active else []
         self.answer(await asyncio.to_thread(answers, asked))
 
@@ -347,7 +348,7 @@ def _read(
 # Checkpoint routes: list what this node has of a run; delete, pin and unpin.
 
 
-class CheckpointsHandler(AgentHandler):
+class CheckpointsHandler(AgentHandler, route=Route.CHECKPOINTS, get=WATCHING, post=DRIVERS):
     async def get(self, job_id: str) -> None:
         await self._answer_with_list(job_id)
 
@@ -368,7 +369,7 @@ class CheckpointsHandler(AgentHandler):
         self.answer(await self.slowly(checkpoints_here, record, jobs.directory))
 
 
-class CheckpointsAtHandler(AgentHandler):
+class CheckpointsAtHandler(AgentHandler, route=Route.CHECKPOINTS_AT, get=DRIVERS):
     async def get(self) -> None:
         path = self.get_query_argument("path", "")
         if not path.startswith(("/", "~")) or "\0" in path:
@@ -380,7 +381,7 @@ class CheckpointsAtHandler(AgentHandler):
 # Deletion and label routes: delete an ended job, name it, and note something about it.
 
 
-class DeletionHandler(AgentHandler):
+class DeletionHandler(AgentHandler, route=Route.DELETION, get=WATCHING, delete=DRIVERS):
     """Deletes a job with ``DELETE``, and tells with ``GET`` what that would delete."""
 
     async def get(self, job_id: str) -> None:
@@ -395,15 +396,15 @@ class DeletionHandler(AgentHandler):
         self.answer(measured)
 
     async def _measured(self, job_id: str) -> JobDeletion:
-        record = self.node.jobs.get(self.job_id(job_id)).record
+        record = self.job(job_id).record
         return await self.slowly(deletion_of, self.node.jobs, record)
 
 
-class LabelHandler(AgentHandler):
+class LabelHandler(AgentHandler, route=Route.LABEL, put=DRIVERS):
     def put(self, job_id: str) -> None:
         label = self.body_as(JobLabel)
         check_label(label)
-        job = self.node.jobs.get(self.job_id(job_id))
+        job = self.job(job_id)
         with self.audited("label", job=job_id, name=label.name):
             job.put_label(label)
         self.node.jobs.tell(job)
@@ -413,7 +414,7 @@ class LabelHandler(AgentHandler):
 # History routes: ended jobs in pages, and whole specs, whose files no record carries.
 
 
-class JobsHandler(AgentHandler):
+class JobsHandler(AgentHandler, route=Route.JOBS, get=WATCHING):
     def get(self) -> None:
         names = JobQuery.__struct_fields__
         asked = {name: text for name in names if (text := self.get_query_argument(name, ""))}
@@ -424,9 +425,9 @@ class JobsHandler(AgentHandler):
         self.answer(page_of((job.file for job in self.node.jobs.all()), query, self.seen))
 
 
-class SpecHandler(AgentHandler):
+class SpecHandler(AgentHandler, route=Route.SPEC, get=WATCHING):
     def get(self, job_id: str) -> None:
-        self.answer(self.node.jobs.get(self.job_id(job_id)).record.spec)
+        self.answer(self.job(job_id).record.spec)
 
 
 # Sample routes: a job's samples downsampled, whole or a range of them.
@@ -439,7 +440,7 @@ POINTS = 2400
 MOST_RANK = 999_999
 
 
-class JobSamplesHandler(AgentHandler):
+class JobSamplesHandler(AgentHandler, route=Route.SAMPLES, get=WATCHING):
     """Sends ``NodeSamples``. A job short enough to be read line by line is not sent whole."""
 
     async def get(self, job_id: str) -> None:
@@ -447,7 +448,7 @@ class JobSamplesHandler(AgentHandler):
         rank = self.number("rank", -1, 0, MOST_RANK)
         range_ = self._range()
         with self.streaming():
-            job = self.node.jobs.get(self.job_id(job_id))
+            job = self.job(job_id)
             samples = job.samples
             archive = samples.archive
             if archive is None or (range_ is None and archive.longest <= points):
@@ -482,12 +483,12 @@ class JobSamplesHandler(AgentHandler):
 # Lease routes: lease GPUs and ports, and say whether a port is free.
 
 
-class LeasesHandler(RestartHandler):
+class LeasesHandler(RestartHandler, route=Route.LEASES, post=GANG):
     async def post(self) -> None:
         self.answer(await self.node.lease_for(self.lease_request()))
 
 
-class LeaseHandler(RestartHandler):
+class LeaseHandler(RestartHandler, route=Route.LEASE, delete=GANG):
     def delete(self, job_id: str, attempt: str) -> None:
         """Release a lease whose attempt did not start. A running attempt needs a stop instead."""
         if self.caller.role == "node":
@@ -497,7 +498,7 @@ class LeaseHandler(RestartHandler):
         self.answer({})
 
 
-class PortHandler(AgentHandler):
+class PortHandler(AgentHandler, route=Route.PORT, get=DRIVERS):
     def get(self, port: str) -> None:
         interface = self.get_query_argument("interface", "") or None
         self.answer(self.node.port_status(int(port), interface))

@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 from tornado.iostream import StreamClosedError
 
-from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.http.base import DRIVERS, GANG, WATCHING, AgentHandler
 from jupyter_mntrain.agent.machine.description import describe_machine
 from jupyter_mntrain.agent.machine.facts import MachineReader, read_script_there
 from jupyter_mntrain.agent.machine.links import probe
@@ -18,7 +18,7 @@ from jupyter_mntrain.agent.machine.links.paths import try_paths
 from jupyter_mntrain.agent.machine.usage import gaps, jobs_within, part_over, span_of
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.metrics.node_history import MOST_POINTS, POINTS, HistoryPart, NodeHistory
-from jupyter_mntrain.model.api import Hello, JobChanged, TrustNews
+from jupyter_mntrain.model.api import Hello, JobChanged, Route, TrustNews
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.benchmark import BenchedLinks
@@ -30,23 +30,23 @@ from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, Prob
 from jupyter_mntrain.plan.networks.outdated import link_end
 
 
-class NodeHandler(AgentHandler):
+class NodeHandler(AgentHandler, route=Route.NODE, get=WATCHING):
     def get(self) -> None:
         self.answer(self.node.info())
 
 
-class DescriptionHandler(AgentHandler):
+class DescriptionHandler(AgentHandler, route=Route.DESCRIPTION, get=DRIVERS):
     async def get(self) -> None:
         self.answer(await self.slowly(describe_machine, self.node.python))
 
 
-class WorkplaceHandler(AgentHandler):
+class WorkplaceHandler(AgentHandler, route=Route.WORKPLACE, post=DRIVERS):
     async def post(self) -> None:
         asked = self.body_as(Workplace)
         self.answer(await self.slowly(self.node.workplaces.look, asked))
 
 
-class NodeStreamHandler(AgentHandler):
+class NodeStreamHandler(AgentHandler, route=Route.STREAM, get=WATCHING):
     async def get(self) -> None:
         with (
             self.streaming(),
@@ -67,7 +67,7 @@ class NodeStreamHandler(AgentHandler):
 # Doctor routes: what this node tells a doctor, in threads, as reading it may block.
 
 
-class FactsHandler(AgentHandler):
+class FactsHandler(AgentHandler, route=Route.FACTS, post=DRIVERS):
     async def post(self) -> None:
         asked, node = self.body_as(MachineQuestion), self.node
         machine = MachineReader(node.jobs.directory, node.inventory.gpus, node.workplaces.loaded)
@@ -78,12 +78,12 @@ class FactsHandler(AgentHandler):
         self.answer(msgspec.structs.replace(facts, lacking=lacking))
 
 
-class ScriptHandler(AgentHandler):
+class ScriptHandler(AgentHandler, route=Route.SCRIPT, post=DRIVERS):
     async def post(self) -> None:
         self.answer(await self.slowly(read_script_there, self.body_as(AskedScript)))
 
 
-class PathsListenHandler(AgentHandler):
+class PathsListenHandler(AgentHandler, route=Route.PATHS_LISTEN, post=DRIVERS):
     def post(self) -> None:
         asked, node, who = self.body_as(PathListen), self.node, self.caller.uri
         node.sinks.take(who)
@@ -95,7 +95,7 @@ class PathsListenHandler(AgentHandler):
         self.answer(msgspec.structs.replace(ticket, is_busy=node.has_job()))
 
 
-class PathsTryHandler(AgentHandler):
+class PathsTryHandler(AgentHandler, route=Route.PATHS_TRY, post=DRIVERS):
     async def post(self) -> None:
         asked, node = self.body_as(PathsAsked), self.node
         with node.measurements.held(self.caller.uri):
@@ -111,7 +111,7 @@ class PathsTryHandler(AgentHandler):
         return True
 
 
-class PathsEndHandler(AgentHandler):
+class PathsEndHandler(AgentHandler, route=Route.PATHS_END, post=DRIVERS):
     async def post(self) -> None:
         asked = self.body_as(PathEnd)
         self.answer(await self.slowly(self.node.path_listeners.end, asked.token))
@@ -120,7 +120,7 @@ class PathsEndHandler(AgentHandler):
 # Probe routes: measure a link, in threads, as both ends block on their sockets; and devices.
 
 
-class ProbeLeaseHandler(AgentHandler):
+class ProbeLeaseHandler(AgentHandler, route=Route.PROBE_LEASE, post=DRIVERS):
     def post(self) -> None:
         request, node = self.body_as(MeasureLease), self.node
         jobs = {
@@ -132,7 +132,7 @@ class ProbeLeaseHandler(AgentHandler):
         self.answer({})
 
 
-class ProbeListenHandler(AgentHandler):
+class ProbeListenHandler(AgentHandler, route=Route.PROBE_LISTEN, post=GANG):
     def post(self) -> None:
         request = self.body_as(ProbeListen)
         node, who = self.node, self.caller.uri
@@ -152,7 +152,7 @@ class ProbeListenHandler(AgentHandler):
         self.answer(ticket)
 
 
-class ProbeSendHandler(AgentHandler):
+class ProbeSendHandler(AgentHandler, route=Route.PROBE_SEND, post=DRIVERS):
     async def post(self) -> None:
         request, node = self.body_as(ProbeSend), self.node
         node.turn.refuse_others(request.lease, node.name)
@@ -167,7 +167,7 @@ class ProbeSendHandler(AgentHandler):
         self.answer(link)
 
 
-class ProbeDevicesHandler(AgentHandler):
+class ProbeDevicesHandler(AgentHandler, route=Route.PROBE_DEVICES, post=DRIVERS):
     async def post(self) -> None:
         request, node = self.body_as(MeasureDevices), self.node
         node.measurements.take(self.caller.uri)
@@ -181,7 +181,7 @@ class ProbeDevicesHandler(AgentHandler):
         self.answer(measured)
 
 
-class BenchedHandler(AgentHandler):
+class BenchedHandler(AgentHandler, route=Route.BENCHED, put=DRIVERS):
     def put(self) -> None:
         """Store what messages sent by this node achieved in a benchmark."""
         request, node = self.body_as(BenchedLinks), self.node
@@ -202,7 +202,7 @@ class BenchedHandler(AgentHandler):
 DEFAULT_S = 3600
 
 
-class UsageHandler(AgentHandler):
+class UsageHandler(AgentHandler, route=Route.HISTORY, get=WATCHING):
     """Sends ``NodeHistory`` of the last hour, or from ``since`` to ``until``."""
 
     async def get(self) -> None:
@@ -252,7 +252,7 @@ class UsageHandler(AgentHandler):
 # Trust routes: drivers exchange revocations and renewed certificates through the agent.
 
 
-class TrustHandler(AgentHandler):
+class TrustHandler(AgentHandler, route=Route.TRUST, get=WATCHING, put=WATCHING):
     def get(self) -> None:
         self.answer(self.node.trust.news())
 

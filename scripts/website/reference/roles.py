@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_mntrain.agent.access.callers import MAY
+from jupyter_mntrain.agent.http import MAY
 from scripts.website.reference.tables import code, table
 
 

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from tornado.web import RequestHandler
 
-from jupyter_mntrain.agent.access.callers import MAY
-from jupyter_mntrain.agent.http import ROUTES
+from jupyter_mntrain.agent.http import MAY, ROUTES
 from jupyter_mntrain.model.api import Route, TrustNews, stream_decoder
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobRecord
@@ -70,9 +69,9 @@ def test_every_request_is_in_the_table_and_for_these_roles() -> None:
     same_rows(
         served,
         MAY,
-        "nobody has decided who may send {}: add it to MAY in agent/access/callers.py, and here to"
+        "nobody has decided who may send {}: say so at its handler, and add it here to"
         " VIEWERS or NODES if those may",
-        "MAY of agent/access/callers.py has {}, which no handler serves: remove it",
+        "a handler in agent/http says who may send {}, which it does not serve: remove that",
     )
     expected: dict[Role, set[tuple[Route, str]]] = {
         "driver": served,

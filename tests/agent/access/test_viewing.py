@@ -14,13 +14,8 @@ import httpx
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.access.callers import (
-    MAY,
-    around,
-    for_viewer,
-    lines_for_viewer,
-    masked_log,
-)
+from jupyter_mntrain.agent.access.callers import around, for_viewer, lines_for_viewer, masked_log
+from jupyter_mntrain.agent.http import MAY
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.model.api import Route, StreamMessage, TrustNews
