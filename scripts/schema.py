@@ -13,15 +13,7 @@ from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.server import (
-    benches,
-    long_works,
-    messages,
-    page_launches,
-    shown_checks,
-    shown_settings,
-    shown_steps,
-)
+from jupyter_mntrain.server import benches, long_works, messages, shown_steps
 from jupyter_mntrain.show.stacks import ShownStacks
 from scripts.figures import describe
 
@@ -34,25 +26,25 @@ RECORDS = (
     messages.EndJob,
     benches.BeginBench,
     benches.BenchState,
-    shown_checks.DoctorAnswer,
-    shown_checks.DoctorRequest,
+    messages.DoctorAnswer,
+    messages.DoctorRequest,
     long_works.WorkState,
     messages.ChangedMachine,
     messages.PackedWheel,
     messages.Invitation,
     messages.Invite,
-    shown_settings.JobComparison,
+    messages.JobComparison,
     messages.JobLog,
-    shown_settings.JobSettings,
+    messages.JobSettings,
     shown_steps.JobTrace,
     messages.LabelJob,
-    page_launches.LaunchJob,
-    page_launches.LaunchedJob,
-    page_launches.RefusedLaunch,
+    messages.LaunchJob,
+    messages.LaunchedJob,
+    messages.RefusedLaunch,
     messages.MeasureLinks,
     messages.SavedOutput,
     Problem,
-    page_launches.ResumeJob,
+    messages.ResumeJob,
     JobRemoval,
     ResumeOffer,
     messages.SaveJob,

@@ -16,7 +16,7 @@ from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.server.shown_checks import DoctorAnswer
+from jupyter_mntrain.server.messages import DoctorAnswer
 
 ANSWER_S = 1.0
 """How long a request for a remedy, or a first step, of the doctor waits for its end before it says

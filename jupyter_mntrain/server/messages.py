@@ -49,17 +49,25 @@ WebSocket begins with a :class:`Snapshot`, or, when ``stream`` and ``since`` are
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from jupyter_mntrain.cluster.history.logs import LogLine
+from jupyter_mntrain.doctor.every import EVERY
+from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.metrics.page_entries import JobBundle, JobEntry, NodeEntry
+from jupyter_mntrain.metrics.ranking import Ranking
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import STOP_GRACE_S
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.model.records.node import Heartbeat
 from jupyter_mntrain.model.records.node_view import Liveness
+from jupyter_mntrain.model.records.setting import Origin
 from jupyter_mntrain.model.text.foreign import shown_json
 from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunch
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
@@ -323,3 +331,128 @@ def page_json(content: object) -> bytes:
 PageMessage = Watch | Unwatch
 page_decoder = msgspec.json.Decoder(PageMessage)
 _encode = msgspec.json.Encoder().encode
+
+
+# Page launches: what the page asks to launch, and the answers.
+
+
+class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
+    """Either the id of a job to run again, or the text of a job file (TOML).
+
+    Args:
+        mixed_versions: start even if versions differ between nodes. An acknowledgment for the
+            earlier job, or in the job file, does not count for this one.
+        skips_doctor: start whatever the doctor would find.
+        begin: with the newest checkpoint in this directory on the nodes, or with this folder of
+            one; default: as the job file says.
+        is_queued: let it wait for its turn instead of refusing if it cannot start now.
+        yes: the person has read the job file; without it one that does more than to train by a
+            recipe is refused with what it does, unless it was exported or agreed to here.
+    """
+
+    job_id: JobId | None = None
+    spec: str | None = None
+    mixed_versions: bool = False
+    skips_doctor: bool = False
+    begin: str | None = None
+    is_queued: bool = False
+    yes: bool = False
+
+
+class LaunchedJob(Record, frozen=True):
+    """A job that was started or queued, and notes on its nodes."""
+
+    job: JobEntry
+    notes: tuple[Problem, ...] = ()
+
+
+class ResumeJob(Record, frozen=True, forbid_unknown_fields=True):
+    """Resume a run where it ended.
+
+    Args:
+        expected_step: that the person saw; refused if the newest checkpoint is another by now.
+        begin: begin a new run with the checkpoint of this step instead.
+        steps: that the run is to make in all.
+        mixed_versions: start even if versions differ between nodes. An acknowledgment for the
+            earlier job does not count for this one.
+        skips_doctor: start whatever the doctor would find.
+    """
+
+    expected_step: int | None = None
+    begin: int | None = None
+    steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
+    mixed_versions: bool = False
+    skips_doctor: bool = False
+
+
+class RefusedLaunch(Problem, frozen=True, kw_only=True):
+    """The first finding that would end or hang the job; the check can be skipped.
+
+    Args:
+        found: what else it found.
+    """
+
+    found: tuple[Problem, ...]
+
+
+# Shown checks: what the page asks the doctor, and the answer.
+
+
+class DoctorRequest(Record, frozen=True, forbid_unknown_fields=True):
+    """Nodes by name; empty = all, also silent ones, or those of the job.
+
+    Args:
+        job: also look for what it reads and writes.
+    """
+
+    nodes: tuple[str, ...] = ()
+    job: JobId | None = None
+
+
+class CheckTitle(Record, frozen=True):
+    """A row of the doctor's table."""
+
+    id: str
+    title: str
+
+
+class DoctorAnswer(Record, frozen=True):
+    """The doctor's report, and all checks in their order."""
+
+    report: DoctorReport
+    checks: tuple[CheckTitle, ...]
+
+
+TITLES = tuple(CheckTitle(id=check.id, title=check.title) for check in EVERY)
+
+
+# Settings of jobs as the page shows them.
+
+
+class ShownSetting(Record, frozen=True):
+    """A setting as displayed: its value, and where it was set."""
+
+    name: str
+    value: str
+    origin: Origin
+
+
+class JobSettings(Record, frozen=True):
+    """All settings of a job: those of its recipe, then those of its launch."""
+
+    settings: tuple[ShownSetting, ...]
+
+
+class DifferingSetting(Record, frozen=True):
+    """A setting that differs between the compared jobs; ``None`` = a job does not have it."""
+
+    name: str
+    values: tuple[ShownSetting | None, ...]
+
+
+class JobComparison(Record, frozen=True):
+    """Which settings of jobs differ, which are the same, and which job is fastest."""
+
+    differing: tuple[DifferingSetting, ...]
+    same: tuple[str, ...]
+    ranking: Ranking

@@ -1,7 +1,9 @@
-"""Job resources: launch, read and end jobs."""
+"""Job resources: launch, read, change and end jobs; logs and files are in ``log_routes``."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -10,31 +12,53 @@ import msgspec
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.cluster.history.zoom import AXES
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
+from jupyter_mntrain.launch.compared_settings import compare_settings, compared_settings
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
 from jupyter_mntrain.metrics.entry_builder import listed_entry
 from jupyter_mntrain.metrics.page_entries import JobEntry
+from jupyter_mntrain.metrics.ranking import rank_jobs
 from jupyter_mntrain.metrics.series_builder import POINTS
-from jupyter_mntrain.model.api import LONGEST_GRACE_S
+from jupyter_mntrain.model.api import LONGEST_GRACE_S, CheckpointChange
 from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, SpecError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobSort
-from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.model.program import program_of
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView
 from jupyter_mntrain.model.records.setting import Setting
 from jupyter_mntrain.plan.software.versions import unacknowledged
+from jupyter_mntrain.server.allocations.watched_clusters import WatchedClusters
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import (
     AskStacks,
+    DifferingSetting,
     EndJob,
+    JobComparison,
+    JobSettings,
+    LabelJob,
+    LaunchedJob,
+    LaunchJob,
+    RefusedLaunch,
+    ResumeJob,
+    SavedOutput,
     SaveJob,
+    ShownSetting,
     SpecFile,
 )
-from jupyter_mntrain.server.page_launches import LaunchedJob, LaunchJob, RefusedLaunch
-from jupyter_mntrain.server.shown_settings import JobSettings, ShownSetting
-from jupyter_mntrain.server.updates import PageUpdates
+from jupyter_mntrain.server.series_feed import JobFeed
+from jupyter_mntrain.server.shown_steps import JobTrace, job_trace
+from jupyter_mntrain.server.updates import ROUND_S, PageUpdates
+from jupyter_mntrain.show.job_output import (
+    LAST_SAMPLES_S,
+    JobOutput,
+    saved_bundle,
+    saved_points,
+    written_note,
+)
 from jupyter_mntrain.show.stacks import shown_stacks
 from jupyter_mntrain.show.tables.settings import setting_words
+from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch, silence_of
 from jupyter_mntrain.verbs.launching.foreign_job import what_it_does
 
 MOST_POINTS = 100_000
@@ -83,6 +107,10 @@ class OneJobResource(LaunchingResource):
         if entry is None:
             raise job_not_found(job_id)
         return updates, entry
+
+    async def job(self, text: str) -> ClusterJob:
+        updates, entry = await self.entry(text)
+        return updates.clusters.known_job(entry.job_id)
 
     async def end(self, text: str, how: Callable[[ClusterJob], JobView]) -> None:
         updates, entry = await self.entry(text)
@@ -181,9 +209,8 @@ class StacksResource(OneJobResource):
 
     @allowed
     async def post(self, job_id: str) -> None:
-        updates, entry = await self.entry(job_id)
+        job = await self.job(job_id)
         rank = self.body_as(AskStacks).rank
-        job = updates.clusters.known_job(entry.job_id)
         answers = await self.work(job.stacks, rank=rank)
         self.answer(shown_stacks(job.view(), answers, rank))
 
@@ -191,12 +218,11 @@ class StacksResource(OneJobResource):
 class SpecResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
-        updates, entry = await self.entry(job_id)
-        job = updates.clusters.known_job(entry.job_id)
+        job = await self.job(job_id)
         spec = await self.work(job.spec)
         when = job.view().attempt.submitted_s
-        text = write_spec(unacknowledged(spec), job_id=entry.job_id, submitted_s=when)
-        name, left_out = f"{entry.job_id}.toml", secret_names(spec)
+        text = write_spec(unacknowledged(spec), job_id=job.id, submitted_s=when)
+        name, left_out = f"{job.id}.toml", secret_names(spec)
         self.answer(SpecFile(name=name, text=text, left_out=left_out))
 
 
@@ -207,8 +233,7 @@ def shown_setting(one: Setting) -> ShownSetting:
 class SettingsResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
-        updates, entry = await self.entry(job_id)
-        found = updates.clusters.known_job(entry.job_id).settings()
+        found = (await self.job(job_id)).settings()
         self.answer(JobSettings(settings=tuple(map(shown_setting, found))))
 
 
@@ -239,3 +264,228 @@ class KillResource(OneJobResource):
     @allowed
     async def post(self, job_id: str) -> None:
         await self.end(job_id, lambda job: job.kill())
+
+
+# Launch resource: cancels a launch that waits for nodes.
+
+
+class LaunchResource(MntrainHandler):
+    @allowed
+    async def delete(self, cluster: str) -> None:
+        updates = await self.updates()
+        await self.work(cancel_launch, updates.clusters, cluster, f"canceled by {self.person}")
+        updates.forget_launch(cluster)
+        self.set_status(204)
+
+
+def cancel_launch(clusters: WatchedClusters, name: str, reason: str) -> None:
+    """Give back the nodes that a launch waits for; a job that waited for them is stopped.
+
+    Args:
+        reason: why, stored with the job.
+
+    Raises:
+        RequestRefusedError: there is no such launch, or it waits no more.
+        RefusedError: the scheduler does not say how it is; or it was canceled meanwhile.
+    """
+    launch = AwaitedLaunch.named(name)
+    if launch is None:
+        raise refusal(
+            404, Kind.NODES_TAKEN, f"launch {name} no longer waits for nodes: it was canceled"
+        )
+    now = launch.look()
+    if (silence := silence_of(now)) is not None:
+        raise silence
+    launch.job()  # one may have started while the scheduler was asked
+    is_in_use = launch.note.has_begun and now.state != "pending"
+    if is_in_use or launch.give_back_seen(now) is None:
+        cause = f"{name} does not wait for nodes any more"
+        fix = "see its job, and stop that"
+        if not launch.note.jobs:
+            fix = f"end what uses its nodes, or give them back: mntrain stop {name}"
+        raise refusal(409, Kind.NODES_TAKEN, cause, fix)
+    if launch.note.jobs:  # its record says why it does not go on
+        job = clusters.find(launch.note.jobs[-1])
+        if job.view().state not in TERMINAL:
+            job.stop(reason=reason)
+
+
+# Resume resources: what a job can resume from, resuming it, and its run's checkpoints.
+
+
+class ResumeResource(OneJobResource):
+    @allowed
+    async def get(self, job_id: str) -> None:
+        job = await self.job(job_id)
+        self.answer(await self.work(job.resume_offer))
+
+    @allowed
+    async def post(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        body = self.body_as(ResumeJob)
+        job = updates.clusters.known_job(entry.job_id)
+        spec = await self.work(_planned, job, body)
+        await self.launch(updates, spec, entry.job_id, is_checked=not body.skips_doctor)
+
+
+class CheckpointsResource(OneJobResource):
+    @allowed
+    async def post(self, job_id: str) -> None:
+        job = await self.job(job_id)
+        change = self.body_as(CheckpointChange)
+        await self.work(job.change_checkpoint, change.step, change.action)
+        self.answer(await self.work(job.resume_offer))
+
+
+def _planned(job: ClusterJob, body: ResumeJob) -> JobSpec:
+    more = [] if body.steps is None else [f"train.steps={body.steps}"]
+    before = msgspec.structs.replace(job.spec(), mixed_versions=body.mixed_versions)
+    plan = job.plan_resume(program_of(before).with_settings(more), begin=body.begin)
+    if body.expected_step not in (None, plan.step):
+        raise refusal(
+            409,
+            Kind.NO_CHECKPOINT,
+            f"the newest checkpoint is now of step {plan.step}, not {body.expected_step}",
+            "look at the list of checkpoints again",
+        )
+    return plan.spec
+
+
+# Record resources: name, note and deletion of a job.
+
+
+class LabelResource(OneJobResource):
+    @allowed
+    async def put(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        body = self.body_as(LabelJob)
+        job = updates.clusters.known_job(entry.job_id)
+        if body.name is not None:
+            await self.work(job.rename, body.name)
+        if body.note is not None:
+            await self.work(job.note, body.note)
+        updates.look_now()
+        self.answer(updates.job(entry.job_id) or entry, 202)
+
+
+class RemovalResource(OneJobResource):
+    """``GET`` says what ``DELETE`` would delete."""
+
+    @allowed
+    async def get(self, job_id: str) -> None:
+        self.answer(await self.work((await self.job(job_id)).plan_removal))
+
+    @allowed
+    async def delete(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        with_checkpoints = self.number("checkpoints", 0, 0, 1) == 1
+        job = updates.clusters.known_job(entry.job_id)
+        removal = await self.work(job.remove, with_checkpoints=with_checkpoints)
+        updates.look_now()
+        self.answer(removal)
+
+
+# Output resource: the output of a job that a page saves in a notebook.
+
+
+class OutputResource(OneJobResource):
+    """Data, picture and text of one moment, as the kernel shows them."""
+
+    @allowed
+    async def get(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        feed = await self._read_to_end(updates, entry.job_id)
+        history, now_s = feed.history, time.time()
+        assert history is not None  # noqa: S101  # feed() has looked
+        entry = updates.job(entry.job_id) or entry
+        view = history.view
+        points = saved_points(view.attempt.world_size)
+        cluster = updates.clusters.of_job(entry.job_id).name
+        saved = saved_bundle(cluster, entry, feed.series("", 0, points), now_s)
+        drawn = feed.series("", 0, POINTS)
+        has_picture = view.state in TERMINAL or any(rank.time_s for rank in drawn.ranks)
+        data, metadata = await self.work(
+            JobOutput().make,
+            saved,
+            drawn.summary,
+            drawn if has_picture else None,
+            view,
+            now_s=now_s,
+            note=written_note(view, now_s),
+        )
+        self.answer(
+            SavedOutput(
+                job=saved,
+                text=data["text/plain"],
+                picture=data.get("image/png"),
+                width_px=metadata.get("image/png", {}).get("width", 0),
+            )
+        )
+
+    async def _read_to_end(self, updates: PageUpdates, job_id: JobId) -> JobFeed:
+        """Return a job's feed; for an ended job, once its last rows are read or are unavailable."""
+        deadline = time.monotonic() + LAST_SAMPLES_S
+        feed = updates.feed(job_id)
+        while not feed.is_over and time.monotonic() < deadline:
+            if feed.history is None or feed.history.view.state not in TERMINAL:
+                break
+            await asyncio.sleep(ROUND_S)
+            feed = updates.feed(job_id)
+        updates.look_now()
+        return feed
+
+
+# Trace resource: a recorded step of a job, requested while a page shows it.
+
+
+class TraceResource(OneJobResource):
+    @allowed
+    async def get(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        updates.feed(entry.job_id)  # so that what is read is freed again
+        job = updates.clusters.known_job(entry.job_id)
+
+        def read() -> JobTrace:
+            return job_trace(job.catch_up(LAST_SAMPLES_S), job.spec)
+
+        self.answer(await self.work(read))
+
+
+# Compare resource: what differs between the settings of jobs.
+
+
+LEAST_COMPARED, MOST_COMPARED = 2, 4
+
+
+class CompareResource(OneJobResource):
+    @allowed
+    async def get(self) -> None:
+        wanted = self.get_query_arguments("job")
+        if not LEAST_COMPARED <= len(wanted) <= MOST_COMPARED:
+            raise refusal(
+                400,
+                Kind.BAD_REQUEST,
+                f"{len(wanted)} jobs cannot be compared",
+                f"name {LEAST_COMPARED} to {MOST_COMPARED} with job=",
+            )
+        settings, numbers = [], {}
+        for text in wanted:
+            updates, entry = await self.entry(text)
+            updates.feed(entry.job_id)  # so that what is read is freed again
+            job = updates.clusters.known_job(entry.job_id)
+            # What the list knows of a job that nobody watches is not what it made.
+            await self.work(job.catch_up, LAST_SAMPLES_S)
+            numbers[entry.job_id] = (await self.work(job.summary)).numbers
+            settings.append(compared_settings(await self.work(job.spec)))
+        found = compare_settings(settings)
+        differing = (
+            DifferingSetting(
+                name=one.name,
+                values=tuple(
+                    None if value is None else shown_setting(value) for value in one.values
+                ),
+            )
+            for one in found.differing
+        )
+        ranking = rank_jobs(numbers)
+        self.answer(JobComparison(tuple(differing), found.same, ranking))

@@ -21,7 +21,7 @@ from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.slots import SlotFile, write_slot
 from jupyter_mntrain.server.allocations import waiting_launches as module
 from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunch, WaitingLaunches
-from jupyter_mntrain.server.handlers.launch_route import cancel_launch
+from jupyter_mntrain.server.handlers.job_routes import cancel_launch
 from jupyter_mntrain.server.updates import PageUpdates
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.sources.waiting_process import lock_file

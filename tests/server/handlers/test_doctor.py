@@ -11,7 +11,7 @@ import pytest
 from jupyter_mntrain.doctor.every import EVERY
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.long_works import WorkState
-from jupyter_mntrain.server.shown_checks import DoctorAnswer
+from jupyter_mntrain.server.messages import DoctorAnswer
 from jupyter_mntrain.trust.authority import Subject
 from tests.agent.live import free_port
 from tests.cluster.conftest import wait_for
