@@ -16,7 +16,7 @@ from jupyter_mntrain.cluster.handle.job_search import JobSearch
 from jupyter_mntrain.cluster.handle.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.node_search import NodeSearch, refuse_unusable
+from jupyter_mntrain.cluster.view.node_search import refuse_unusable
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.environment import DEFAULT_CLUSTER
@@ -81,7 +81,6 @@ class Cluster:
             )
         self.name = name
         self._peers = peers or PeerBook()
-        self._clock = clock
         typed = [parse_address(address) for address in addresses]
         remembered = self._peers.addresses(name)
         self._driver = DriverSession(
@@ -92,8 +91,7 @@ class Cluster:
             seen=self._peers.seen(name, clock.time()),
             on_seen=partial(self._peers.has_answered, name, clock),
         )
-        self._search = NodeSearch(self._driver.live, self._driver.grace, clock)
-        self._jobs = JobSearch(self._driver, clock)
+        self._jobs = JobSearch(self._driver)
         self.discovery = ClusterDiscovery(self._driver, self._peers)
         self.membership = ClusterMembership(self._driver)
         # Also at interpreter exit, while threads still run.
@@ -104,31 +102,31 @@ class Cluster:
     def usage(self) -> ClusterUsage:
         from jupyter_mntrain.cluster.handle.usage import ClusterUsage
 
-        return ClusterUsage(self._driver, self._search, self._clock)
+        return ClusterUsage(self._driver)
 
     @cached_property
     def doctor(self) -> ClusterDoctor:
         from jupyter_mntrain.cluster.diagnostics.doctor import ClusterDoctor
 
-        return ClusterDoctor(self._driver, self._search, self._clock)
+        return ClusterDoctor(self._driver)
 
     @cached_property
     def trial(self) -> ClusterTrial:
         from jupyter_mntrain.cluster.diagnostics.smoke_step import ClusterTrial
 
-        return ClusterTrial(self._driver, self._search, self._clock)
+        return ClusterTrial(self._driver)
 
     @cached_property
     def benchmark(self) -> ClusterBenchmark:
         from jupyter_mntrain.cluster.diagnostics.benchmark import ClusterBenchmark
 
-        return ClusterBenchmark(self._driver, self._search, self._clock)
+        return ClusterBenchmark(self._driver)
 
     @cached_property
     def files(self) -> ClusterFiles:
         from jupyter_mntrain.cluster.handle.large_files import ClusterFiles
 
-        return ClusterFiles(self._driver, self._search, self._clock)
+        return ClusterFiles(self._driver)
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +165,7 @@ class Cluster:
         """Return :meth:`nodes`, after waiting in a new driver until discovery has found ``names``,
         or has had enough time.
         """
-        self._search.wait_until_known(names, progress)
+        self._driver.search.wait_until_known(names, progress)
         return self.nodes()
 
     def first_nodes(self) -> tuple[NodeView, ...]:
@@ -177,14 +175,14 @@ class Cluster:
         if self.membership.is_driver:
             members = self.membership.members()
             nodes = [one for one in members if one.role == "node" and not one.is_revoked]
-            self._search.glance(len(nodes))
+            self._driver.search.glance(len(nodes))
         return self.nodes()
 
     def awaited(self) -> str:
         """Say which nodes have not answered this driver yet, and for how long; empty if
         all have.
         """
-        return self._search.awaited()
+        return self._driver.search.awaited()
 
     def resume(
         self,
@@ -303,9 +301,9 @@ class Cluster:
 
         if participants is None:
             self._wait_until_known((), progress)
-            participants = [Participant(node=info.node_id) for info in self._search.usable()]
+            participants = [Participant(node=info.node_id) for info in self._driver.search.usable()]
         work = measure_participants(
-            self._driver.launcher(),
+            self._driver.launcher().prober,
             participants,
             how or MEASURING,
             progress,
@@ -341,7 +339,7 @@ class Cluster:
             # Two machines with one id seem to be one node that is named twice.
             if view.is_conflict and names & {view.name, *(view.info.names if view.info else ())}:
                 refuse_unusable(view)
-        return choose_participants(wanted, self._search.usable(), even_busy=even_busy)
+        return choose_participants(wanted, self._driver.search.usable(), even_busy=even_busy)
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
         """Ask ``node`` whether ``port`` is free for a head; leases nothing.
@@ -353,7 +351,7 @@ class Cluster:
             SpecError, NodeError: the node is unknown, or does not answer.
             RefusedError: no such port or interface exists.
         """
-        return self._driver.loop.run(self._search.client(node).port_status(port, interface))
+        return self._driver.loop.run(self._driver.search.client(node).port_status(port, interface))
 
     def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
         """Return each participant's interpreter and folder for a job; empty if the agents' own is
@@ -458,5 +456,5 @@ class Cluster:
         return self._driver.loop.run(plan_beginning(self._driver.live, spec, begin))
 
     def _wait_until_known(self, names: Sequence[str], progress: Progress) -> None:
-        self._search.wait_until_known(names, progress)
-        self._search.refuse_awaited(names)
+        self._driver.search.wait_until_known(names, progress)
+        self._driver.search.refuse_awaited(names)

@@ -59,8 +59,8 @@ from jupyter_mntrain.plan.spec_check import check_label
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.agents.client import AgentClient
     from jupyter_mntrain.cluster.history.comparison import ComparedJobs
+    from jupyter_mntrain.cluster.launch.record_changes import SettingsChanged
     from jupyter_mntrain.cluster.launch.resume import ResumeOffer, ResumePlan
-    from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
     from jupyter_mntrain.model.records.setting import Setting
 
 WAITING = "waiting for the ranks to take it"
@@ -475,7 +475,7 @@ class Job:
                 this driver is read-only.
             NodeError: the head does not answer.
         """
-        from jupyter_mntrain.cluster.launch.running_settings import ask_to_change, outcome_of
+        from jupyter_mntrain.cluster.launch.record_changes import ask_to_change, outcome_of
 
         given = _checked(settings)
         launcher, live, view = self._driver.launcher(), self._driver.live, self.view()

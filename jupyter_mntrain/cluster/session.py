@@ -12,7 +12,7 @@ from jupyter_mntrain.cluster.discovery.discovery import Discovery
 from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.cluster.view.grace_period import GracePeriod
+from jupyter_mntrain.cluster.view.node_search import GracePeriod, NodeSearch
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -50,6 +50,7 @@ class DriverSession:
         self.loop = LoopThread(f"mntrain-{self.cluster}")
         self.live = ClusterView(self.cluster, self.discovery, self.clock, self.on_seen)
         self.grace = GracePeriod(self.live, self.clock)
+        self.search = NodeSearch(self.live, self.grace, self.clock)
         self.loop.run(self.live.start(self.addresses, self.seen))
 
     # What launches, examines and follows is imported on first use: a list of nodes does without.

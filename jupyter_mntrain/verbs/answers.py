@@ -19,8 +19,7 @@ from jupyter_mntrain.cluster.files.pushing import Pushed
 from jupyter_mntrain.cluster.handle.checkpoints import KeptCheckpoint
 from jupyter_mntrain.cluster.handle.large_files import Pulled
 from jupyter_mntrain.cluster.history.logs import LogLine
-from jupyter_mntrain.cluster.launch.record_changes import JobRemoval
-from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
+from jupyter_mntrain.cluster.launch.record_changes import JobRemoval, SettingsChanged
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.files.records import Cleaned, NodeSpace
 from jupyter_mntrain.launch.torchrun import NodeCommand

@@ -15,7 +15,7 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
 from jupyter_mntrain.cluster.agents import distrust
-from jupyter_mntrain.cluster.view import grace_period
+from jupyter_mntrain.cluster.view import node_search
 from tests.agent.forking.python import forking_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.near import Open, spec
@@ -132,7 +132,7 @@ def near(open_cluster: Open, two: list[FakeAgent]) -> Cluster:
     made = open_cluster(*two)
     wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
     # As in a notebook that has been open for long: discovery has had its time.
-    made._driver.grace.begun -= grace_period.CONNECT_S
+    made._driver.grace.begun -= node_search.CONNECT_S
     return made
 
 

@@ -15,7 +15,7 @@ from jupyter_mntrain import cluster as room
 from jupyter_mntrain.cluster import Cluster, Job, PeerBook, StaticDiscovery
 from jupyter_mntrain.cluster import cluster as cluster_module
 from jupyter_mntrain.cluster.admission import desk
-from jupyter_mntrain.cluster.view import grace_period
+from jupyter_mntrain.cluster.view import node_search
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.errors import (
     NodeError,
@@ -260,14 +260,14 @@ def test_closing_twice_is_once_and_the_job_goes_on(
 def test_opening_takes_no_time_even_if_nobody_answers(open_cluster: Open) -> None:
     begun = time.monotonic()
     open_cluster(addresses=["127.0.0.1:9"])
-    assert time.monotonic() - begun < grace_period.DISCOVERY_S
+    assert time.monotonic() - begun < node_search.DISCOVERY_S
 
 
 @pytest.fixture
 def impatient_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream without a first message is soon called unanswered, and whoever is silent lost."""
     for name, limit_s in {
-        "cluster.view.grace_period.DISCOVERY_S": 0.1,
+        "cluster.view.node_search.DISCOVERY_S": 0.1,
         "cluster.view.agent_watch.LOST_AFTER_S": 0.6,
         "cluster.agents.client.SILENT_STREAM_S": 0.5,
     }.items():
@@ -303,7 +303,7 @@ def test_a_copied_machine_is_told_from_a_node_that_is_named_twice(
 def test_a_node_that_never_answers_is_named_with_the_seconds(
     two: list[FakeAgent], open_cluster: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grace_period, "CONNECT_S", 1.5)
+    monkeypatch.setattr(node_search, "CONNECT_S", 1.5)
     two[1].faults["stream"] += [Hang()] * 100
     peers = PeerBook(tmp_path / "peers.json")
     node = SeenNode(

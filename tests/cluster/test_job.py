@@ -51,7 +51,7 @@ def test_a_participant_that_does_not_answer_is_unknown_and_the_job_is_still_foun
     two: list[FakeAgent],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.DISCOVERY_S", 0.5)
+    monkeypatch.setattr("jupyter_mntrain.cluster.view.node_search.DISCOVERY_S", 0.5)
     elsewhere.do(two[0].die)
     seen = open_cluster(two[1]).job(job.id)
     assert [part.state for part in seen.view().parts] == ["unknown", "running"]

@@ -11,7 +11,7 @@ from itertools import permutations
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.launch import measuring_turn
+from jupyter_mntrain.cluster.launch import measure
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
@@ -33,7 +33,7 @@ KIM = MeasureLease(key="kim", who="kim@laptop")
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring_turn, "LOOK_S", 0.02)
+    monkeypatch.setattr(measure, "LOOK_S", 0.02)
 
 
 BOTH = [Participant(node="node1"), Participant(node="node2")]
@@ -232,7 +232,7 @@ def test_a_node_that_falls_silent_leaves_the_links_of_the_others(
 def test_a_job_that_begins_ends_the_measurement_and_what_was_measured_stays(
     three: Cluster, two: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measuring_turn, "RENEW_AFTER_S", -1.0)
+    monkeypatch.setattr(measure, "RENEW_AFTER_S", -1.0)
 
     def begin(_: LinkMeasurement) -> None:
         two[1].training["lo"] = JobId("j-01234567")

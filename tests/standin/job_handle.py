@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LogLine
 from jupyter_mntrain.cluster.history.logs import placements_with
-from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
+from jupyter_mntrain.cluster.launch.record_changes import SettingsChanged
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.settings import settings_of_job
 from jupyter_mntrain.metrics.series import JobSeries

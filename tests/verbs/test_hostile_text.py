@@ -148,7 +148,7 @@ def terminal(
     # An agent's command line replaces the process; here it is only called, and never serves.
     monkeypatch.setattr(agent_main, "perform", fail)
     monkeypatch.setattr(os, "execv", become_agent)
-    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.DISCOVERY_S", 0.0)
+    monkeypatch.setattr("jupyter_mntrain.cluster.view.node_search.DISCOVERY_S", 0.0)
     monkeypatch.setenv("MNTRAIN_CLUSTER", "mine")
 
     _hostile_ssh(here / "bin")

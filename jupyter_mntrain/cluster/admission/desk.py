@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import httpx
 import msgspec
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Connector
+from jupyter_mntrain.cluster.agents.client import AgentClient, Connector
 from jupyter_mntrain.cluster.agents.transport import (
     MOST_BYTES,
     MOST_STRANGERS_BYTES,

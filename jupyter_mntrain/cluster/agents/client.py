@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -13,8 +14,7 @@ import msgspec
 from cryptography import x509
 
 from jupyter_mntrain import __version__
-from jupyter_mntrain.cluster.agents.connector import Connector
-from jupyter_mntrain.cluster.agents.distrust import distrusted, ended_trust
+from jupyter_mntrain.cluster.agents.distrust import distrusted, ended_trust, explain
 from jupyter_mntrain.cluster.agents.transport import (
     ANSWER_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
@@ -22,18 +22,21 @@ from jupyter_mntrain.cluster.agents.transport import (
     SILENT_STREAM_S,
     TROUBLE,
     is_about_trust,
+    open_http,
     shown_certificate,
     split_lines,
     transport_error,
 )
 from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply, not_an_agent, refusal
+from jupyter_mntrain.http.kept_connections import KeptConnections
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.api import Route
-from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.errors import NodeError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.text.log_parts import (
@@ -42,7 +45,8 @@ from jupyter_mntrain.model.text.log_parts import (
     LogPart,
     LogTimes,
 )
-from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.trust.certificates import Subject, subject_of
+from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 SAMPLES_S = 30.0
 """Added to that for downsampled samples: a slow disk."""
@@ -267,3 +271,42 @@ class AgentClient(AgentCalls):
 
 def _dns_name(node_id: NodeId) -> str:
     return Subject(role="node", name=node_id).dns_name
+
+
+class Connector:
+    """Opens connections; shared by all clients of a driver.
+
+    Args:
+        clock: Unix time, for the end of certificates.
+    """
+
+    def __init__(self, identity: DriverMembership, clock: Clock = time.time) -> None:
+        self.identity = identity
+        self.clock = clock
+        self.http = open_http(identity.credentials.client)
+        self.kept = KeptConnections(identity.credentials.client)
+        self._unnamed = open_http(identity.credentials.unnamed_client)
+
+    async def close(self) -> None:
+        await self.http.aclose()
+        await self._unnamed.aclose()
+        self.kept.close()
+
+    async def identify(self, address: str) -> NodeId:
+        """Return the id of the cluster's node that answers at an address.
+
+        Raises:
+            httpx.HTTPError, ssl.SSLError: no node answers.
+            NodeError: a driver answers.
+        """
+        async with self._unnamed.stream("GET", f"https://{address}{Route.NODE}") as response:
+            shown = x509.load_der_x509_certificate(shown_certificate(response))
+        try:
+            subject = subject_of(shown)
+        except TrustError as error:
+            raise NodeError(error.cause, node=address, kind=Kind.NOT_AN_AGENT) from error
+        return NodeId(subject.name)
+
+    async def explain(self, address: str, node_id: NodeId | None, node: str) -> NodeError | None:
+        """Explain a failed handshake; ``None`` if both certificates are fine."""
+        return await explain(address, self.identity.credentials, node_id=node_id, node=node)

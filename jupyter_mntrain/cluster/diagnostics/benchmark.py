@@ -12,8 +12,6 @@ from jupyter_mntrain.cluster.diagnostics.smoke_step import delete_job, probe_job
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.benchmark.reporting import benched_links, make_report
@@ -40,8 +38,8 @@ NCCL_STREAMS = 4
 class ClusterBenchmark:
     """Benchmarks a cluster's collectives, from :attr:`Cluster.benchmark`. Safe from any thread."""
 
-    def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
-        self._driver, self._search, self._clock = driver, search, clock
+    def __init__(self, driver: DriverSession) -> None:
+        self._driver = driver
 
     def run(
         self,
@@ -70,7 +68,7 @@ class ClusterBenchmark:
         """
         self._driver.refuse_read_only()
         spec = bench_spec(participants, largest_bytes, python)
-        begun_s = self._clock.time()
+        begun_s = self._driver.clock.time()
         unmeasured = self._measure_links(participants, progress)
         spec = with_values(spec, os.environ)
         launcher = self._driver.launcher(submitted_by)
@@ -86,7 +84,7 @@ class ClusterBenchmark:
             placements,
             nodes,
             time_s=begun_s,
-            took_s=self._clock.time() - begun_s,
+            took_s=self._driver.clock.time() - begun_s,
             unmeasured=unmeasured,
         )
         if view.state != "succeeded" or not report.sizes:
@@ -94,7 +92,7 @@ class ClusterBenchmark:
             return msgspec.structs.replace(
                 report, failure=view.problem or Problem(kind=Kind.ERROR, cause=cause), problems=()
             )
-        kept = benched_links(lines, placements, nodes, self._clock.time())
+        kept = benched_links(lines, placements, nodes, self._driver.clock.time())
         self._driver.loop.run(self._keep(kept, placements))
         delete_job(job)
         return report
@@ -105,7 +103,7 @@ class ClusterBenchmark:
             return ""
         streams = NCCL_STREAMS if all(one.gpus for one in participants) else 1
         how = Measuring(streams=streams, is_only_due=True)
-        work = measure_participants(self._driver.launcher(), participants, how, progress)
+        work = measure_participants(self._driver.launcher().prober, participants, how, progress)
         try:
             self._driver.loop.run(work)
         except MntrainError as error:
@@ -113,7 +111,7 @@ class ClusterBenchmark:
         return ""
 
     def _nodes(self, placements: Sequence[Placement]) -> list[NodeInfo]:
-        known = {one.node_id: one for one in self._search.usable()}
+        known = {one.node_id: one for one in self._driver.search.usable()}
         missing = next((one for one in placements if one.node_id not in known), None)
         if missing is not None:
             return [

@@ -11,8 +11,6 @@ from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
 from jupyter_mntrain.cluster.preflight.pending_job import find_script, pending_job, question_of
 from jupyter_mntrain.cluster.preflight.probing import AskedNode, Preflight, ToldByNodes
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.finding import DoctorReport, Finding
@@ -36,8 +34,8 @@ LOADED_S = 6.0
 class ClusterDoctor:
     """Checks a cluster's nodes, from :attr:`Cluster.doctor`. Safe from any thread."""
 
-    def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
-        self._driver, self._search, self._clock = driver, search, clock
+    def __init__(self, driver: DriverSession) -> None:
+        self._driver = driver
 
     def examine(
         self,
@@ -70,9 +68,9 @@ class ClusterDoctor:
         self._driver.refuse_read_only()
         participants = spec.participants if spec else participants
         names = [one.node for one in participants] or nodes
-        self._search.wait_until_known(names, progress)
-        self._search.refuse_awaited(names)
-        begun_s = self._clock.time()
+        self._driver.search.wait_until_known(names, progress)
+        self._driver.search.refuse_awaited(names)
+        begun_s = self._driver.clock.time()
         wanted, silent = self._chosen(names, participants)
         if not wanted:
             raise _nobody(silent)
@@ -87,11 +85,11 @@ class ClusterDoctor:
             looks_up_names=not is_quick and asked.looks_up_names,
             patience_s=None if is_quick else LOADED_S,
         )
-        preflight = Preflight(self._clock, spec, is_loaded=not is_quick)
+        preflight = Preflight(self._driver.clock, spec, is_loaded=not is_quick)
         looking = self._look(preflight, wanted, asked, spec, progress)
         told, paths, refused = self._driver.loop.run(looking)
         own = {one.info.node_id for one in wanted}
-        others = tuple(one for one in self._search.usable() if one.node_id not in own)
+        others = tuple(one for one in self._driver.search.usable() if one.node_id not in own)
         refused = of_hub or refused
         case = Case(nodes=told.nodes, paths=paths, job=job, refused=refused, others=others)
         return DoctorReport(
@@ -99,7 +97,7 @@ class ClusterDoctor:
             findings=self._judged(case, told),
             silent=silent | told.silent,
             time_s=begun_s,
-            took_s=self._clock.time() - begun_s,
+            took_s=self._driver.clock.time() - begun_s,
         )
 
     def _judged(self, case: Case, told: ToldByNodes) -> tuple[Finding, ...]:
@@ -116,14 +114,14 @@ class ClusterDoctor:
         """Return each node to examine, once, with what a job would use of it; and the silent nodes,
         if no node was named.
         """
-        usable = self._search.usable()
+        usable = self._driver.search.usable()
         infos = [find_node(name, usable) for name in names] if names else usable
         if participants:
             infos = list(find_participants(participants, usable))
         used = dict(zip((one.node_id for one in infos), participants, strict=False))
         once = {one.node_id: one for one in infos}
         wanted = [
-            AskedNode(one, self._search.client(node_id), used.get(node_id), is_fresh=False)
+            AskedNode(one, self._driver.search.client(node_id), used.get(node_id), is_fresh=False)
             for node_id, one in once.items()
         ]
         return wanted, {} if names else self._silent()
@@ -166,7 +164,7 @@ class ClusterDoctor:
             if spec.port is None:
                 return None
             head = agreed.placements[0]
-            client = self._search.client(head.node_id)
+            client = self._driver.search.client(head.node_id)
             found = (await client.port_status(spec.port, head.interface)).problem
         except MntrainError as error:
             return error.problem

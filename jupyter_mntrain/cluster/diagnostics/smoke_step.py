@@ -16,8 +16,6 @@ from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.preflight.pending_job import pending_job
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.doctor.check import Case, CheckedNode
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.finding import ORDER, DoctorReport
@@ -91,8 +89,8 @@ TAKEN = frozenset({Kind.GPU_TAKEN, Kind.PORT_TAKEN, Kind.JOBS_RUNNING})
 class ClusterTrial:
     """Starts jobs to see whether they work, from :attr:`Cluster.trial`. Safe from any thread."""
 
-    def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
-        self._driver, self._search, self._clock = driver, search, clock
+    def __init__(self, driver: DriverSession) -> None:
+        self._driver = driver
 
     def run(
         self,
@@ -119,8 +117,8 @@ class ClusterTrial:
             RefusedError: this driver is read-only.
         """
         self._driver.refuse_read_only()
-        begun_s = self._clock.time()
-        infos = [find_node(one.node, self._search.usable()) for one in spec.participants]
+        begun_s = self._driver.clock.time()
+        infos = [find_node(one.node, self._driver.search.usable()) for one in spec.participants]
         trial = JobTrial(is_recipe=spec.runs_trainer, nodes=tuple(_nodes(spec, infos)))
         untold = _hindrance(report) or self._running(spec, infos)
         if untold is None:
@@ -135,7 +133,7 @@ class ClusterTrial:
         return msgspec.structs.replace(
             report,
             findings=tuple(sorted(findings, key=lambda one: ORDER.index(one.level))),
-            took_s=report.took_s + self._clock.time() - begun_s,
+            took_s=report.took_s + self._driver.clock.time() - begun_s,
         )
 
     def _running(self, spec: JobSpec, infos: Sequence[NodeInfo]) -> Problem | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import get_args
 
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.ended_jobs import listed_jobs
 from jupyter_mntrain.model.errors import SpecError, bad_argument, job_not_found, not_answered
 from jupyter_mntrain.model.ids import JobId
@@ -36,13 +35,11 @@ class JobSearch:
 
     Args:
         driver: whose nodes are asked.
-        clock: Unix time, for the duration of running jobs.
     """
 
-    def __init__(self, driver: DriverSession, clock: Clock) -> None:
+    def __init__(self, driver: DriverSession) -> None:
         self._driver = driver
         self._live = driver.live
-        self._clock = clock
 
     def listed(self, search: str, sort: JobSort, *, everything: bool) -> tuple[JobView, ...]:
         """Return the jobs that :meth:`jupyter_mntrain.Cluster.jobs` lists."""
@@ -60,7 +57,7 @@ class JobSearch:
             views = [view for view in found if not search or is_found(view, search)]
         else:
             views = newest_jobs(live.jobs.values(), RECENT)
-        return tuple(sorted_jobs(views, sort, self._clock.time()))
+        return tuple(sorted_jobs(views, sort, self._driver.clock.time()))
 
     def find(self, text: str) -> JobId:
         """Return the job id that begins so, once every participant of the job has answered.
@@ -79,7 +76,7 @@ class JobSearch:
                 lambda: self._matches(text) or not live.records.is_busy, RECENT_S
             )
         if not self._matches(text):
-            awaited = awaited_words(live.nodes, self._clock.time())
+            awaited = awaited_words(live.nodes, self._driver.clock.time())
             if awaited and text:
                 raise not_answered(awaited, f"it is not known whether job {text} exists")
             named = [view.job_id for view in live.jobs.values() if view.spec.name == text]

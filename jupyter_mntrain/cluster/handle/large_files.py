@@ -24,8 +24,6 @@ from jupyter_mntrain.cluster.files.pushing import (
 )
 from jupyter_mntrain.cluster.launch.sending import PARALLEL
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.launch.files.arriving import Arriving
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import check_manifest, transfer_of
@@ -62,8 +60,8 @@ class Pulled(Record, frozen=True):
 class ClusterFiles:
     """Large files on a cluster's nodes, from :attr:`Cluster.files`. Safe from any thread."""
 
-    def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
-        self._driver, self._search, self._clock = driver, search, clock
+    def __init__(self, driver: DriverSession) -> None:
+        self._driver = driver
 
     def push(
         self,
@@ -95,7 +93,7 @@ class ClusterFiles:
         if not receivers:
             raise SpecError("there is no node to push to", fix="name one that 'nodes' lists")
         return self._driver.loop.run(
-            push_large(name, path, holder, receivers, self._clock, progress)
+            push_large(name, path, holder, receivers, self._driver.clock, progress)
         )
 
     def pull(self, node: str, name: LargeName, to: Path, *, progress: Progress = SILENT) -> Pulled:
@@ -181,10 +179,10 @@ class ClusterFiles:
             raise RefusedError(
                 f"{to} already exists", fix="say where else to put it: mntrain pull JOB PATH"
             )
-        seats, begun_s = self._job_seats(view, node, rank), self._clock.time()
+        seats, begun_s = self._job_seats(view, node, rank), self._driver.clock.time()
         fetching = fetch_job_files(view.job_id, seats, path, to.absolute(), progress)
         pulled = self._driver.loop.run(fetching)
-        return msgspec.structs.replace(pulled, took_s=self._clock.time() - begun_s)
+        return msgspec.structs.replace(pulled, took_s=self._driver.clock.time() - begun_s)
 
     def read_job_file(
         self, view: JobView, path: str, node: str
@@ -253,15 +251,15 @@ class ClusterFiles:
 
     def _seats(self, names: Sequence[str], progress: Progress) -> list[FileSeat]:
         self._driver.refuse_read_only()
-        self._search.wait_until_known(names, progress)
-        self._search.refuse_awaited(names)
-        usable = self._search.usable()
+        self._driver.search.wait_until_known(names, progress)
+        self._driver.search.refuse_awaited(names)
+        usable = self._driver.search.usable()
         infos = [find_node(name, usable) for name in names] if names else usable
         chosen = {info.node_id: info for info in infos}.values()
-        return [FileSeat(one, FileCalls(self._search.client(one.node_id))) for one in chosen]
+        return [FileSeat(one, FileCalls(self._driver.search.client(one.node_id))) for one in chosen]
 
     async def _pull(self, seat: FileSeat, name: LargeName, to: Path, progress: Progress) -> Pulled:
-        begun_s = self._clock.time()
+        begun_s = self._driver.clock.time()
         manifest = await manifest_of(seat.calls, name, progress)
         check_manifest(manifest)
         deposit = Deposit(root=name.root, name=name.name, manifest=manifest)
@@ -287,7 +285,7 @@ class ClusterFiles:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         await asyncio.to_thread(arriving.finish)
-        took_s = self._clock.time() - begun_s
+        took_s = self._driver.clock.time() - begun_s
         return Pulled(str(name), seat.info.name, str(to), manifest.size_bytes, took_s)
 
     async def _ask_all(

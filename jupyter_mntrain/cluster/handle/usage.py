@@ -8,8 +8,6 @@ from typing import Final
 
 from jupyter_mntrain.cluster.launch.measure_devices import NodeDevices, measure_devices
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.node_history import LONGEST_S, MOST_POINTS, POINTS, NodeHistory
 from jupyter_mntrain.model.errors import bad_argument
@@ -21,8 +19,8 @@ HOUR_S: Final = 3600.0
 class ClusterUsage:
     """The histories of a cluster's nodes, from :attr:`Cluster.usage`. Safe from any thread."""
 
-    def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
-        self._driver, self._search, self._clock = driver, search, clock
+    def __init__(self, driver: DriverSession) -> None:
+        self._driver = driver
 
     def history(
         self,
@@ -52,9 +50,9 @@ class ClusterUsage:
             raise bad_argument("last_s", last_s, "seconds, more than 0")
         if not 2 <= points <= MOST_POINTS:
             raise bad_argument("points", points, f"2 to {MOST_POINTS}")
-        self._search.wait_until_known([node], progress)
-        client = self._search.client(node)
-        end_s = self._clock.time() if until_s is None else until_s
+        self._driver.search.wait_until_known([node], progress)
+        client = self._driver.search.client(node)
+        end_s = self._driver.clock.time() if until_s is None else until_s
         since_s = int(end_s - min(last_s, LONGEST_S))
         return self._driver.loop.run(client.node_history(max(0, since_s), ceil(end_s), points))
 
@@ -81,7 +79,7 @@ class ClusterUsage:
             SpecError: a node is unknown.
             NodeError: one has not answered yet.
         """
-        clients = [self._search.client(one.node) for one in participants]
-        machines = [self._search.info(one.node).boot_id for one in participants]
+        clients = [self._driver.search.client(one.node) for one in participants]
+        machines = [self._driver.search.info(one.node).boot_id for one in participants]
         work = measure_devices(participants, clients, machines, python=python, progress=progress)
         return self._driver.loop.run(work)

@@ -13,7 +13,7 @@ import msgspec
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.files.hub_models import bring_hub_model, with_hub_commit
 from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
-from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
+from jupyter_mntrain.cluster.launch.measure import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.preflight.before_launch import BeforeLaunch, ToldBefore
 from jupyter_mntrain.cluster.preflight.probing import CachedPaths

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.agent_watch import CONNECT_S, Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.cluster.view.grace_period import GracePeriod
 from jupyter_mntrain.launch.progress import Progress
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError, not_answered
 from jupyter_mntrain.model.failure.kinds import TAKEN, Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -125,3 +125,55 @@ def refuse_unusable(view: NodeView) -> None:
         problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
         fix = problem.fix or "start it again, or omit it"
         raise NodeError(problem.cause, kind=problem.kind, fix=fix, node=view.name)
+
+
+DISCOVERY_S = tunables.seconds("cluster.discovery_s")
+
+
+class GracePeriod:
+    """A grace period that starts when it is created. Safe from any thread.
+
+    Args:
+        live: the live view.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, live: ClusterView, clock: Clock) -> None:
+        self.begun = clock.monotonic()
+        self._live = live
+        self._clock = clock
+
+    def begin_again(self) -> None:
+        """Restart the period, as nodes that could not be heard before have just been found."""
+        self.begun = self._clock.monotonic() - self._live.missed_s
+
+    def wait(self, is_enough: Callable[[], object]) -> bool:
+        """Wait until ``is_enough()``, or until all nodes should have been found. Returns the
+        former.
+
+        In a notebook that has been open for a while it returns at once.
+        """
+        changes = self._live.changes
+        return (
+            changes.wait_until(is_enough, self._left_s(DISCOVERY_S))
+            or changes.wait_until(lambda: is_enough() or self._is_heard(), self._left_s(CONNECT_S))
+        ) and bool(is_enough())
+
+    def wait_briefly(self, is_enough: Callable[[], object]) -> None:
+        """Like :meth:`wait`, but do not wait for nodes that were found and have not answered."""
+        self._live.changes.wait_until(is_enough, self._left_s(DISCOVERY_S))
+
+    def _is_heard(self) -> bool:
+        return not any(map(_is_connecting, self._live.nodes))
+
+    def _left_s(self, whole_s: float) -> float:
+        # Time in which this process could not listen does not count.
+        until_s = self.begun + whole_s + self._live.missed_s
+        return max(0.0, until_s - self._clock.monotonic())
+
+
+def _is_connecting(view: NodeView) -> bool:
+    """Whether a node may still answer. A remembered node without a connection is probably off."""
+    kind = view.problem.kind if view.problem is not None else None
+    is_off = kind is Kind.NO_ANSWER and view.found_by == "remembered"
+    return view.is_awaited and not is_off

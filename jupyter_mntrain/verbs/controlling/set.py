@@ -19,7 +19,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
-    from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
+    from jupyter_mntrain.cluster.launch.record_changes import SettingsChanged
 
 
 class SetVerb(Verb):

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Connector
+from jupyter_mntrain.cluster.agents.client import AgentClient, Connector
 from jupyter_mntrain.model.errors import (
     NodeError,
 )

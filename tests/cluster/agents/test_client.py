@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.agents import transport
-from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Connector
+from jupyter_mntrain.cluster.agents.client import AgentClient, Connector
 from jupyter_mntrain.cluster.agents.transport import split_lines
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.errors import (

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Connector
+from jupyter_mntrain.cluster.agents.client import AgentClient, Connector
 from jupyter_mntrain.model.errors import (
     NodeError,
 )

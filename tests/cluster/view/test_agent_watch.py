@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Connector
+from jupyter_mntrain.cluster.agents.client import AgentClient, Connector
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view import agent_watch as watch_module
 from jupyter_mntrain.cluster.view.agent_watch import AgentWatch

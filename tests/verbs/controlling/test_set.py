@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
+from jupyter_mntrain.cluster.launch.record_changes import SettingsChanged
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
 from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
 from tests.wording import says

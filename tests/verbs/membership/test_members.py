@@ -27,7 +27,7 @@ from tests.wording import says, wording
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.DISCOVERY_S", 0.0)
+    monkeypatch.setattr("jupyter_mntrain.cluster.view.node_search.DISCOVERY_S", 0.0)
 
     def run(*words: str):
         code = main(["--cluster", "mine", *words])
