@@ -111,7 +111,7 @@ SEARCHES = frozenset(
 
 
 FOREIGN_ERRORS = {
-    "jupyter_mntrain/agent/failure/unexpected.py",
+    "jupyter_mntrain/agent/failure/own_errors.py",
     "jupyter_mntrain/cluster/agents/transport.py",
     "jupyter_mntrain/workload/workload.py",
 }

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.membership import state as membership
-from jupyter_mntrain.agent.membership.node_id import load_node_id
 from jupyter_mntrain.agent.membership.state import Settings
+from jupyter_mntrain.agent.membership.state_directory import load_node_id
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import (
@@ -29,7 +29,7 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.credentials import Credentials, write_private
-from jupyter_mntrain.trust.member_register import Register, RegisteredMember
+from jupyter_mntrain.trust.registrar import Register, RegisteredMember
 
 CLUSTERS: tuple[str, ...] = ("default", "test", "lab", "ui", "bad", "books", "lessons")
 CLUSTERS += ("fuzz", "replay", "second", "served", "ours", "tuned")

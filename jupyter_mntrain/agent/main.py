@@ -26,8 +26,7 @@ from jupyter_mntrain.agent.gang.achieved_rates import Achievements
 from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch import WatchTasks
 from jupyter_mntrain.agent.heartbeat import HeartbeatSampler, every
-from jupyter_mntrain.agent.http import application
-from jupyter_mntrain.agent.http.server import agent_server
+from jupyter_mntrain.agent.http import agent_server, application
 from jupyter_mntrain.agent.jobs.allocation_end import (
     FIRST_JOB_S,
     Idleness,
@@ -43,8 +42,8 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.availability import OWNER
 from jupyter_mntrain.agent.membership.joining import join, wait_until_joined
 from jupyter_mntrain.agent.membership.listening import bind, with_port
-from jupyter_mntrain.agent.membership.node_id import LOCK_S, load_node_id, locked_state
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace, is_back
+from jupyter_mntrain.agent.membership.state_directory import LOCK_S, load_node_id, locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM

@@ -30,9 +30,9 @@ from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
 from jupyter_mntrain.agent.machine.linux import boot_id
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.agent.machine.usage import UsageBook
-from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.availability import OWNER, NodeAvailability
 from jupyter_mntrain.agent.membership.listening import NEAR_PORTS
+from jupyter_mntrain.agent.membership.state import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.state_directory import StateDirectory
 from jupyter_mntrain.model.api import (
     LAST_PORT,

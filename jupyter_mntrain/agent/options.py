@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from jupyter_mntrain.agent.daemon.owner import Asked, read_asked
 from jupyter_mntrain.agent.machine.links.link_book import parse_link_capacity
-from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT, checked_name
 from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directory, own_state
+from jupyter_mntrain.agent.membership.state_directory import NODE_NAME_LIMIT, checked_name
 from jupyter_mntrain.command_line.agent import ACTIONS, DESCRIPTION, PROGRAM, Action, add_arguments
 from jupyter_mntrain.command_line.parser import Parser, check_choice, menu_parser, output_options
 from jupyter_mntrain.command_line.token_input import read_token_text

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from jupyter_mntrain.cluster.chat import Chat
-from jupyter_mntrain.cluster.guard import guarded
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.logs import (
     LogLine,
@@ -647,3 +649,34 @@ async def _whole_tree(client: AgentClient, sha256: str) -> Tree:
     while part := await client.blob(sha256, offset=len(content), limit=PART_BYTES):
         content += part
     return read_tree(content)
+
+
+_WAIT: Final = 'read -r over || exec "$@"'
+"""A shell's program: costs nothing as long as the pipe that it reads has a writer."""
+
+
+@contextmanager
+def guarded(job_id: JobId, cluster: str, addresses: Sequence[str]) -> Iterator[None]:
+    """Have a process in a session of its own kill the job if this process dies in the block.
+
+    Where none can be started, nothing guards it.
+    """
+    agents = [word for address in addresses for word in ("--agent", address)]
+    program = (sys.executable, "-P", "-m", "jupyter_mntrain.cli", "--cluster", cluster, *agents)
+    try:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", _WAIT, "mntrain", *program, "kill", job_id],
+            cwd=os.sep,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            process.communicate(b"over\n")

@@ -25,9 +25,8 @@ from jupyter_mntrain.model.sources.request import (
 )
 from jupyter_mntrain.model.sources.slots import AllocationFile, told_of, write_allocation
 from jupyter_mntrain.model.sources.source import NodeSource
-from jupyter_mntrain.sources.allocation_book import AllocationNote
+from jupyter_mntrain.sources.allocation_book import AllocationNote, reach_slots
 from jupyter_mntrain.sources.awaited_launch import LOOK_EVERY_S, refusal_of
-from jupyter_mntrain.sources.reaching import reach_slots
 from jupyter_mntrain.trust.registrar import MOST_USES
 
 if TYPE_CHECKING:

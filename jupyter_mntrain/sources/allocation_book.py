@@ -7,7 +7,7 @@ allocation's directory.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.model.whereabouts import kept_folder
-from jupyter_mntrain.sources.reaching import reach_slots
 from jupyter_mntrain.sources.registry import source_named
 from jupyter_mntrain.trust.shared_file import SharedFile
 
@@ -177,3 +177,20 @@ def follow_remembered(cluster: Cluster) -> None:
         cluster.discovery.follow(Path(note.directory))
         return
     reach_slots(cluster, source_named(note.request.source), note.id, note.request)
+
+
+def reach_slots(
+    cluster: Cluster, source: NodeSource, allocation_id: str, request: NodesRequest
+) -> None:
+    """Keep looking for the allocation's agents at the addresses that the scheduler gives."""
+    # Loaded with what drivers need.
+    from jupyter_mntrain.cluster.discovery.slot_discovery import SlotAddresses
+
+    class OfSource(SlotAddresses):
+        async def ask(self) -> Mapping[str, str]:
+            return await source.addresses(allocation_id, request)
+
+        async def close(self) -> None:
+            await source.close()
+
+    cluster.discovery.reach(OfSource(allocation_id))

@@ -30,8 +30,7 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.credentials import Credentials, damage_told, read_private, write_private
-from jupyter_mntrain.trust.member_register import Register, RegisteredMember
-from jupyter_mntrain.trust.registrar import Clock, Registrar
+from jupyter_mntrain.trust.registrar import Clock, Register, RegisteredMember, Registrar
 from jupyter_mntrain.trust.shared_file import SharedFile
 
 _MOVED = ".empty-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from jupyter_mntrain.cluster.launch.measure_devices import measure_devices
+from jupyter_mntrain.cluster.handle.usage import measure_devices
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import Participant

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.sources.slurm.commands import SlurmCommands
+from jupyter_mntrain.sources.slurm.slurm_queue import SlurmCommands
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.slurm_lab import SlurmLab, missing_slurm, own_slurm
 

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.allocation import Allocation, Waiting
 from jupyter_mntrain.model.sources.changes import changes
 from jupyter_mntrain.model.sources.request import SECRETS, SLOT, STATE, NodesRequest, SlotCommand
-from jupyter_mntrain.sources.slurm.commands import SlurmCommands
+from jupyter_mntrain.sources.slurm.slurm_queue import SlurmCommands
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.slurm_lab import SlurmLab
 from tests.slurm_lab.conftest import source_of

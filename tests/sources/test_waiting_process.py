@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from jupyter_mntrain.sources.waiting_process import forget_waiting, is_gone, waiting_for
+from jupyter_mntrain.sources.awaited_launch import forget_waiting, is_gone, waiting_for
 
 WAITS = """
-from jupyter_mntrain.sources.waiting_process import waiting_for
+from jupyter_mntrain.sources.awaited_launch import waiting_for
 with waiting_for("slurm-3f9a2c"):
     print("waits", flush=True)
     input()

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.cluster.launch.measure_devices import DOING, NodeDevices
+from jupyter_mntrain.cluster.handle.usage import DOING, NodeDevices
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.node_history import (
     Figure,

@@ -16,7 +16,7 @@ from jupyter_mntrain.trust.certificates import (
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from jupyter_mntrain.trust.joining.messages import Admission, Application
 from jupyter_mntrain.trust.joining.token import Token, endorse, new_nonce
-from jupyter_mntrain.trust.member_register import RegisteredMember
+from jupyter_mntrain.trust.registrar import RegisteredMember
 
 LIFE = timedelta(days=20)
 NODE = Subject(role="node", name="ab" * 16)

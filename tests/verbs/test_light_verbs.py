@@ -56,7 +56,6 @@ OF_LISTS = OF_HELP | {
     "plan.lookup",
     "show",
     "sources.allocation_book",
-    "sources.reaching",
     "sources.registry",
     "telemetry.interfaces",
     "telemetry.kernel_files",
@@ -70,7 +69,6 @@ OF_LISTS = OF_HELP | {
     "verbs.verb",
 }
 OF_STATUS = OF_LISTS | {
-    "cluster.guard",
     "cluster.history",
     "cluster.job",
     "cluster.chat",
@@ -82,7 +80,6 @@ OF_STATUS = OF_LISTS | {
     "plan.networks.outdated",
     "plan.spec_check",
     "sources.awaited_launch",
-    "sources.waiting_process",
     "telemetry.formulas",
     "verbs.controlling.ending",
     "verbs.launching.allocations",

@@ -38,7 +38,7 @@ from jupyter_mntrain.model.failure.system_errors import KINDS
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of, epoch_s
-from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
@@ -316,3 +316,28 @@ def _write_inside(work: Path, name: str, text: str) -> None:
         raise SpecError(
             f"file {name!r} cannot be written: {error}", fix="give it another name"
         ) from error
+
+
+LOG_TAG = "[mntrain]"
+"""Prefix of our lines in a log that torchrun and the ranks write to."""
+
+
+def topology_line(job_id: JobId, attempt: Attempt) -> str:
+    """Format ``[mntrain] job j-… attempt 1: rank 0 on node1 (eth1 10.77.2.1, GPU 0); …``."""
+    where = "; ".join(_one(placement) for placement in attempt.placements)
+    return (
+        f"{LOG_TAG} job {job_id} attempt {attempt.number}: {where}; "
+        f"rendezvous at {attempt.master_address}:{attempt.master_port}"
+    )
+
+
+def _one(placement: Placement) -> str:
+    ranks = placement.ranks
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
+    gpus = f", {_gpus(placement.gpus)}" if placement.gpus else ""
+    return f"{who} on {placement.node} ({placement.interface} {placement.address}{gpus})"
+
+
+def _gpus(indices: tuple[int, ...]) -> str:
+    noun = "GPU" if len(indices) == 1 else "GPUs"
+    return f"{noun} {', '.join(str(index) for index in indices)}"

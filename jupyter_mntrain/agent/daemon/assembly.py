@@ -23,9 +23,8 @@ from jupyter_mntrain.agent.machine.usage import DIRECTORY as HISTORY
 from jupyter_mntrain.agent.machine.usage import UsageBook
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.availability import NodeAvailability
-from jupyter_mntrain.agent.membership.node_id import load_node_id
 from jupyter_mntrain.agent.membership.state import Settings
-from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
+from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory, load_node_id
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.launch.project.tree import BLOBS
 from jupyter_mntrain.model.errors import TrustError

@@ -24,7 +24,7 @@ from jupyter_mntrain.agent.membership.availability import (
     drained,
     read_availability,
 )
-from jupyter_mntrain.agent.membership.detached import running_pid
+from jupyter_mntrain.agent.membership.service import running_pid
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record

@@ -25,14 +25,13 @@ from jupyter_mntrain import __version__
 from jupyter_mntrain.agent.daemon.assembly import make_node
 from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch import WatchTasks
-from jupyter_mntrain.agent.http import application
-from jupyter_mntrain.agent.http.server import agent_server
+from jupyter_mntrain.agent.http import agent_server, application
 from jupyter_mntrain.agent.jobs.allocation_end import go_on_in_next_grant
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.membership import state as membership
-from jupyter_mntrain.agent.membership.addresses import LOOPBACK
 from jupyter_mntrain.agent.membership.listening import bind, with_port
-from jupyter_mntrain.agent.membership.node_id import locked_state
+from jupyter_mntrain.agent.membership.state import LOOPBACK
+from jupyter_mntrain.agent.membership.state_directory import locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.bounded_server import BoundedServer
 from jupyter_mntrain.model.errors import MntrainError

@@ -16,9 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, oom_kills_since
-from jupyter_mntrain.agent.failure.own_errors import OwnErrors
+from jupyter_mntrain.agent.failure.own_errors import OwnErrors, unexpected
 from jupyter_mntrain.agent.failure.torchrun_log import last_nccl_line_s
-from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.agent.machine.interfaces import neighbors, read_interfaces
 from jupyter_mntrain.agent.machine.kernel_log import fault_lines

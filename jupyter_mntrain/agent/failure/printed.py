@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
-from jupyter_mntrain.agent.attempt.topology import LOG_TAG
+from jupyter_mntrain.agent.attempt.directory import LOG_TAG
 from jupyter_mntrain.model.ids import Rank
 
 LOG_TAIL_BYTES = 256 * 2**10

@@ -18,7 +18,7 @@ from tornado.web import HTTPError, stream_request_body
 
 from jupyter_mntrain.agent.access.callers import NotAllowedError, for_viewer, lines_for_viewer
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
-from jupyter_mntrain.agent.failure.unexpected import unexpected
+from jupyter_mntrain.agent.failure.own_errors import unexpected
 from jupyter_mntrain.agent.gang.watch import WatchTasks
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode

@@ -13,10 +13,9 @@ from tornado.web import HTTPError, stream_request_body
 
 from jupyter_mntrain.agent.http.base import DRIVERS, GANG, AgentHandler, in_threads
 from jupyter_mntrain.agent.machine.files.blob_store import UploadPart
-from jupyter_mntrain.agent.machine.files.coming import ComingPiece
 from jupyter_mntrain.agent.machine.files.job_files import job_files, wanted_files
 from jupyter_mntrain.agent.machine.files.space import FileSpace, InUse
-from jupyter_mntrain.agent.machine.files.transfers import TransferBook
+from jupyter_mntrain.agent.machine.files.transfers import ComingPiece, TransferBook
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.agent_calls import Into
 from jupyter_mntrain.http.json_handler import LARGEST, refusal

@@ -13,16 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt.earlier_work import earlier_attempt
-from jupyter_mntrain.agent.attempt.topology import topology_line
-from jupyter_mntrain.agent.failure.own_errors import OwnErrors
-from jupyter_mntrain.agent.failure.unexpected import unexpected
+from jupyter_mntrain.agent.attempt.directory import topology_line
+from jupyter_mntrain.agent.attempt.supervisor import earlier_attempt
+from jupyter_mntrain.agent.failure.own_errors import OwnErrors, unexpected
+from jupyter_mntrain.agent.jobs.attempt_end import EarlyStops
 from jupyter_mntrain.agent.jobs.forgetting import prune
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.jobs.run_checkpoints import refuse_second
-from jupyter_mntrain.agent.jobs.stopping import EarlyStops
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.limits import usable_cpus
 from jupyter_mntrain.agent.machine.software.pythons import has_safe_path, python_of

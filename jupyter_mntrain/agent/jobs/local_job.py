@@ -17,14 +17,13 @@ from jupyter_mntrain.agent.failure.gathering import Gathering
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
-from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
+from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd, Stopping
 from jupyter_mntrain.agent.jobs.rank_processes import RankProcesses
 from jupyter_mntrain.agent.jobs.rank_requests import ask_to_save, refuse_save
 from jupyter_mntrain.agent.jobs.record_file import DiskTrouble, RecordFile
 from jupyter_mntrain.agent.jobs.samples.samples import Samples, event_of
-from jupyter_mntrain.agent.jobs.stopping import Stopping
+from jupyter_mntrain.agent.warnings.slowness.counters import CountersReader
 from jupyter_mntrain.agent.warnings.slowness.observer import SlownessObserver
-from jupyter_mntrain.agent.warnings.slowness.reader import CountersReader
 from jupyter_mntrain.agent.warnings.watch import JobWarning, WarningWatch
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.api import FAILURE_GRACE_S, KillRequest, SaveRequest

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.availability import OWNER
-from jupyter_mntrain.agent.membership.node_id import load_node_id
+from jupyter_mntrain.agent.membership.state_directory import load_node_id
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import new_node_id

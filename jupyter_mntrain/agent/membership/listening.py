@@ -12,8 +12,7 @@ import msgspec
 from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.machine.ports import port_owner
-from jupyter_mntrain.agent.membership.addresses import AddressSettings
-from jupyter_mntrain.agent.membership.state import Settings
+from jupyter_mntrain.agent.membership.state import AddressSettings, Settings
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError
 

@@ -34,8 +34,7 @@ from jupyter_mntrain.trust.credentials import blind_context
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from jupyter_mntrain.trust.joining.messages import Application, Greeting, Sealed, read, seal, unseal
 from jupyter_mntrain.trust.joining.token import Conversation, new_nonce
-from jupyter_mntrain.trust.member_register import IssuedInvitation
-from jupyter_mntrain.trust.registrar import Registrar
+from jupyter_mntrain.trust.registrar import IssuedInvitation, Registrar
 
 # Trust relay: passes revocations and renewed certificates on to the nodes.
 #

@@ -20,8 +20,7 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.files.pushing import FileSeat, push_large
-from jupyter_mntrain.cluster.files.swarm import MIB
+from jupyter_mntrain.cluster.files.pushing import MIB, FileSeat, push_large
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.families.directories import lacking_tokenizer, refuse_directory

@@ -9,8 +9,7 @@ from jupyter_mntrain.model.errors import no_cluster
 from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.trust.driver_membership import DriverMembership, known_clusters
 from jupyter_mntrain.trust.joining.token import write_token
-from jupyter_mntrain.trust.member_register import RegisteredMember
-from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
+from jupyter_mntrain.trust.registrar import INVITE_LIFE_S, RegisteredMember
 
 
 class ClusterMembership:

@@ -1,4 +1,4 @@
-"""Node resources: nodes, invitations, links, the doctor, the benchmark, and the server's machine."""
+"""Node resources: nodes, invitations, links, the doctor, the benchmark, and the own machine."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_mntrain.model.errors import MissingLibraryError, MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.sources.kubernetes.pod import Part
+from jupyter_mntrain.sources.kubernetes.objects import Part
 
 if TYPE_CHECKING:
     from lightkube import AsyncClient

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.sources.kubernetes.pod import AGENT_PORT
+from jupyter_mntrain.sources.kubernetes.objects import AGENT_PORT
 
 START_S = 20.0
 """Longest wait until kubectl forwards a port to a pod: a second, if the API server is near."""

@@ -29,7 +29,10 @@ from jupyter_mntrain.sources.kubernetes.api import (
 )
 from jupyter_mntrain.sources.kubernetes.forwarding import PodForwards
 from jupyter_mntrain.sources.kubernetes.objects import (
+    AGENT_PORT,
+    JOB_LABEL,
     REPLICATED_JOB,
+    Part,
     network_policy,
     rendered,
     secret,
@@ -45,7 +48,6 @@ from jupyter_mntrain.sources.kubernetes.options import (
     check,
     object_name,
 )
-from jupyter_mntrain.sources.kubernetes.pod import AGENT_PORT, JOB_LABEL, Part
 from jupyter_mntrain.sources.kubernetes.policies import Pod, blocked
 from jupyter_mntrain.sources.kubernetes.resources import AskedResources, asked, offered
 from jupyter_mntrain.sources.kubernetes.state import (

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.sources.kubernetes.pod import AGENT_PORT
+from jupyter_mntrain.sources.kubernetes.objects import AGENT_PORT
 
 Object = Mapping[str, Any]
 Direction = Literal["Ingress", "Egress"]

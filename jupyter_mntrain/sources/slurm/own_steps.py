@@ -16,13 +16,25 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.allocation import Allocation, AllocationState, Slot, Waiting
 from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.model.sources.slots import SAVE_FILE
-from jupyter_mntrain.sources.slurm.batch_script import HOSTS, LOG, SCRIPT
-from jupyter_mntrain.sources.slurm.commands import SlurmCommands
+from jupyter_mntrain.sources.slurm.batch_script import (
+    ALIVE,
+    CODE,
+    HELD,
+    HOSTS,
+    LOG,
+    SCRIPT,
+    step_id,
+    step_script,
+)
 from jupyter_mntrain.sources.slurm.folders import AllocationFolders, told_in
 from jupyter_mntrain.sources.slurm.queue_line import HeldNodes, QueueLine, allocation_of
 from jupyter_mntrain.sources.slurm.slurm_options import BEFORE, HERE, JOBID, NAME
-from jupyter_mntrain.sources.slurm.slurm_queue import SlurmQueue, StepLine, unknown_job
-from jupyter_mntrain.sources.slurm.step_script import ALIVE, CODE, HELD, step_id, step_script
+from jupyter_mntrain.sources.slurm.slurm_queue import (
+    SlurmCommands,
+    SlurmQueue,
+    StepLine,
+    unknown_job,
+)
 
 PATIENCE_S = 40.0
 """Grace for agents in a job of a person's own to end once their nodes are given back; then SLURM

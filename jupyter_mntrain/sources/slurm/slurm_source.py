@@ -12,7 +12,6 @@ from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.sources.slurm.batch_script import GRANTS, HOSTS, SCRIPT, batch_script
-from jupyter_mntrain.sources.slurm.commands import CommandResult, SlurmCommands
 from jupyter_mntrain.sources.slurm.folders import AllocationFolders, told_in
 from jupyter_mntrain.sources.slurm.own_steps import OwnSteps, is_step_id
 from jupyter_mntrain.sources.slurm.pending_reasons import pending_reason
@@ -24,7 +23,12 @@ from jupyter_mntrain.sources.slurm.refusals import (
     refusal,
 )
 from jupyter_mntrain.sources.slurm.slurm_options import JOBID, NAME, OPTIONS, TITLE
-from jupyter_mntrain.sources.slurm.slurm_queue import SlurmQueue, unknown_job
+from jupyter_mntrain.sources.slurm.slurm_queue import (
+    CommandResult,
+    SlurmCommands,
+    SlurmQueue,
+    unknown_job,
+)
 
 
 class SlurmSource(NodeSource):

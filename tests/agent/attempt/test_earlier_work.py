@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.earlier_work import earlier_attempt, take_over
+from jupyter_mntrain.agent.attempt.supervisor import earlier_attempt, take_over
 
 
 def attempt(root: Path, number: int, *, started: bool = True, **files: str) -> Path:

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from jupyter_mntrain.agent.failure.unexpected import unexpected
+from jupyter_mntrain.agent.failure.own_errors import unexpected
 from jupyter_mntrain.model.failure.kinds import Kind
 
 

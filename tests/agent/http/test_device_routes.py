@@ -12,7 +12,7 @@ import msgspec
 import psutil
 import pytest
 
-from jupyter_mntrain.agent.machine.devices.programs import PROGRAM
+from jupyter_mntrain.agent.machine.devices.measuring import PROGRAM
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices

@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from jupyter_mntrain.agent.jobs import leases
+from jupyter_mntrain.agent.jobs.attempt_end import REMEMBERED_S, EarlyStops
 from jupyter_mntrain.agent.jobs.leases import MAX_EXPIRY_S, LeaseBook
-from jupyter_mntrain.agent.jobs.stopping import REMEMBERED_S, EarlyStops
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.errors import PortTakenError, RefusedError

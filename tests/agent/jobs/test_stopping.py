@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.attempt.processes import start_time
-from jupyter_mntrain.agent.jobs import stopping
+from jupyter_mntrain.agent.jobs import attempt_end
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from tests.agent.jobs.books import end_all, make_book, polled, read_only, start
@@ -71,8 +71,8 @@ def assert_gone(before: dict[int, int]) -> None:
 def test_a_stop_goes_around_a_frozen_supervisor_and_names_it_meanwhile(
     book: JobBook, job: LocalJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "PATIENCE_S", 1.0)
-    monkeypatch.setattr(stopping, "LOOK_INTERVAL_S", 0.1)
+    monkeypatch.setattr(attempt_end, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(attempt_end, "LOOK_INTERVAL_S", 0.1)
     supervisor, before = supervisor_of(job), dict(job.attempt.alive())
     os.kill(supervisor, signal.SIGSTOP)
     job.stop("enough", 0.3)
@@ -91,7 +91,7 @@ def test_a_kill_waits_for_no_supervisor(book: JobBook, job: LocalJob) -> None:
     before = dict(job.attempt.alive())
     os.kill(supervisor_of(job), signal.SIGSTOP)
     job.stop("enough", 0.0)
-    assert end(book, job) < stopping.PATIENCE_S
+    assert end(book, job) < attempt_end.PATIENCE_S
     assert job.record.part.state == "canceled"
     assert_gone(before)
 
@@ -110,7 +110,7 @@ def test_a_kill_shortens_a_stop_that_is_under_way(book: JobBook, job: LocalJob) 
 def test_the_next_agent_goes_around_a_supervisor_that_the_last_one_asked(
     book: JobBook, job: LocalJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(attempt_end, "PATIENCE_S", 0.5)
     before = dict(job.attempt.alive())
     os.kill(supervisor_of(job), signal.SIGSTOP)
     job.stop("enough", 0.1)
@@ -126,7 +126,7 @@ def test_the_next_agent_goes_around_a_supervisor_that_the_last_one_asked(
 def test_a_stop_ends_where_nothing_can_be_written_and_is_stored_later(
     book: JobBook, job: LocalJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(attempt_end, "PATIENCE_S", 1.0)
     before = dict(job.attempt.alive())
     with read_only(book.directory.parent):
         job.stop("enough", 0.1)
@@ -140,7 +140,7 @@ def test_a_stop_ends_where_nothing_can_be_written_and_is_stored_later(
 def test_an_uninterruptible_process_is_named_with_where_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "LOOK_INTERVAL_S", 0.1)
+    monkeypatch.setattr(attempt_end, "LOOK_INTERVAL_S", 0.1)
     book = make_book(tmp_path / "state", f"exec {sys.executable} -c '{UNINTERRUPTIBLE}'")
     try:
         job = start(book)

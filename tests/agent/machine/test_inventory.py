@@ -7,7 +7,7 @@ import sys
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.attempt.topology import topology_line
+from jupyter_mntrain.agent.attempt.directory import topology_line
 from jupyter_mntrain.agent.machine import inventory
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.membership.node_id import locked_state
+from jupyter_mntrain.agent.membership.state_directory import locked_state
 from jupyter_mntrain.model.errors import MntrainError
 from tests.wording import wording
 
 HOLD = """
 import sys, pathlib
-from jupyter_mntrain.agent.membership.node_id import locked_state
+from jupyter_mntrain.agent.membership.state_directory import locked_state
 with locked_state(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.membership.node_id import load_node_id
-from jupyter_mntrain.agent.membership.state_directory import StateDirectory
+from jupyter_mntrain.agent.membership.state_directory import StateDirectory, load_node_id
 from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id, new_node_id

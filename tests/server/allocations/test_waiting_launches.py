@@ -24,7 +24,7 @@ from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunch, W
 from jupyter_mntrain.server.handlers.job_routes import cancel_launch
 from jupyter_mntrain.server.updates import PageUpdates
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
-from jupyter_mntrain.sources.waiting_process import lock_file
+from jupyter_mntrain.sources.awaited_launch import lock_file
 from tests.server.conftest import CLUSTER, put_job
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.slurm_tools import SlurmTools

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.changes import changes
 from jupyter_mntrain.sources.kubernetes.kubernetes_source import KubernetesSource
-from jupyter_mntrain.sources.kubernetes.pod import JOB_LABEL
+from jupyter_mntrain.sources.kubernetes.objects import JOB_LABEL
 from tests.sources.kubernetes.api_server import NAMESPACE, ApiServer, serving
 from tests.sources.kubernetes.requests import COMMAND, EVERYTHING, request
 from tests.sources.kubernetes.schemas import InvalidObjectError, validate

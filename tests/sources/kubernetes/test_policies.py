@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.sources.kubernetes.objects import network_policy
-from jupyter_mntrain.sources.kubernetes.pod import JOB_LABEL
+from jupyter_mntrain.sources.kubernetes.objects import JOB_LABEL, network_policy
 from jupyter_mntrain.sources.kubernetes.policies import Pod, blocked
 from tests.sources.kubernetes.requests import request
 from tests.wording import says

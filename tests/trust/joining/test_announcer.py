@@ -9,8 +9,8 @@ import pytest
 from zeroconf import IPVersion, ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
-from jupyter_mntrain.agent.membership.addresses import AddressSettings
-from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT
+from jupyter_mntrain.agent.membership.state import AddressSettings
+from jupyter_mntrain.agent.membership.state_directory import NODE_NAME_LIMIT
 from jupyter_mntrain.model.api import SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.ids import new_node_id
 from jupyter_mntrain.model.records.node import Interface

@@ -18,7 +18,7 @@ from jupyter_mntrain.trust.certificates import Subject, new_key, request
 from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory
 from jupyter_mntrain.trust.joining.messages import Application
 from jupyter_mntrain.trust.joining.token import PREFIX, Token, new_nonce, read_token
-from jupyter_mntrain.trust.member_register import IssuedInvitation
+from jupyter_mntrain.trust.registrar import IssuedInvitation
 from jupyter_mntrain.verbs.context import Context
 from tests.agent.live import free_port
 from tests.waiting import until

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from statistics import fmean, median
 from typing import NamedTuple
 
 from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
 from jupyter_mntrain.agent.failure.stall import TIMES_A_STEP
-from jupyter_mntrain.agent.warnings.slowness.counters import Counters, LinkCounters, RankCounters
-from jupyter_mntrain.agent.warnings.slowness.loading import Loading
-from jupyter_mntrain.agent.warnings.slowness.reader import CountersReader
+from jupyter_mntrain.agent.warnings.slowness.counters import (
+    Counters,
+    CountersReader,
+    LinkCounters,
+    RankCounters,
+)
 from jupyter_mntrain.metrics.recent import STALL_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
@@ -19,6 +22,52 @@ from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.metrics import RankProgress, RankStep
 from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressure, RankPressure
 from jupyter_mntrain.model.records.stall import RankStack
+
+LEAST_BYTES_PER_S = 2**20
+"""A rank that reports nothing is loading while it reads at least this much per second from disks,
+and until it has not for this long."""
+OVER_AFTER_S = 5.0
+WHAT = "loading"
+
+
+class Loading:
+    """Tracks the loading of one part's ranks, except those that report anything themselves."""
+
+    def __init__(self) -> None:
+        self._silent: dict[Rank, tuple[float, int, float]] = {}
+        """Time and bytes of the last look, and when it last read much."""
+        self._told: dict[Rank, int] = {}
+        self._reports: set[Rank] = set()
+
+    def reports(self, rank: Rank) -> None:
+        """Note that a rank reports its own progress."""
+        self._reports.add(rank)
+        self._told.pop(rank, None)
+
+    def see(self, counters: Counters) -> Iterator[RankProgress]:
+        """Add a reading of the counters; yield the progress of ranks that report none."""
+        for rank in counters.ranks:
+            if rank.rank in self._reports:
+                continue
+            time_s, size, read_s = self._silent.get(
+                rank.rank, (counters.time_s, rank.read_bytes, -OVER_AFTER_S)
+            )
+            passed_s = max(counters.time_s - time_s, 1e-3)
+            if rank.read_bytes - size >= LEAST_BYTES_PER_S * passed_s:
+                read_s = counters.time_s
+            self._silent[rank.rank] = (counters.time_s, rank.read_bytes, read_s)
+            if counters.time_s - read_s < OVER_AFTER_S:
+                self._told[rank.rank] = rank.read_bytes
+                yield _said(counters.time_s, rank.rank, rank.read_bytes)
+            elif (done := self._told.pop(rank.rank, None)) is not None:
+                yield _said(counters.time_s, rank.rank, done, total=float(done))
+
+
+def _said(time_s: float, rank: Rank, done: int, total: float | None = None) -> RankProgress:
+    return RankProgress(
+        time_s=time_s, rank=rank, what=WHAT, done=float(done), total=total, unit="B"
+    )
+
 
 # History: values of one quantity over time, and what is normal for it. Pure.
 

@@ -83,7 +83,7 @@ def on_new_nodes(
     """
     # Loaded with what drivers need.
     from jupyter_mntrain.sources.allocation_book import AllocationBook
-    from jupyter_mntrain.sources.waiting_process import waiting_for
+    from jupyter_mntrain.sources.awaited_launch import waiting_for
 
     book, title = AllocationBook(), title_of(args.on)
     name, asked = _asked(context, args, book)

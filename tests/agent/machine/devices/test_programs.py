@@ -11,8 +11,8 @@ import msgspec
 import psutil
 import pytest
 
-from jupyter_mntrain.agent.machine.devices import programs
-from jupyter_mntrain.agent.machine.devices.programs import run_programs
+from jupyter_mntrain.agent.machine.devices import measuring
+from jupyter_mntrain.agent.machine.devices.measuring import run_programs
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.plan import DeviceMeasurement
 from jupyter_mntrain.telemetry.device import READY
@@ -102,8 +102,8 @@ def test_a_program_that_dies_says_why(made: Programs, program: str, said: str) -
 def test_a_program_that_hangs_is_killed_with_all_others(
     made: Programs, monkeypatch: pytest.MonkeyPatch, hang: str
 ) -> None:
-    monkeypatch.setattr(programs, "DEVICES_LIMIT_S", 4.0)
-    monkeypatch.setattr(programs, "LEAST_S", 1.0)
+    monkeypatch.setattr(measuring, "DEVICES_LIMIT_S", 4.0)
+    monkeypatch.setattr(measuring, "LEAST_S", 1.0)
     ignores = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     program = f"{ignores}if os.environ['RANK'] == '1': {hang}\nready()\n{TELL}"
     assert says("within", made.refused(program, 2))
@@ -114,8 +114,8 @@ def test_a_program_that_hangs_is_killed_with_all_others(
 def test_what_all_were_done_with_in_time_counts(
     made: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "DEVICES_LIMIT_S", 4.0)
-    monkeypatch.setattr(programs, "LEAST_S", 1.0)
+    monkeypatch.setattr(measuring, "DEVICES_LIMIT_S", 4.0)
+    monkeypatch.setattr(measuring, "LEAST_S", 1.0)
     second = TELL.replace("float32", "bfloat16")
     late = f"if os.environ['RANK'] == '1': sys.stdout.flush(); time.sleep(600){second}"
     told = made.run(f"ready()\n{TELL}{late}", 2)
@@ -126,7 +126,7 @@ def test_what_all_were_done_with_in_time_counts(
 def test_a_program_is_told_what_is_left_of_the_time(
     made: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "DEVICES_LIMIT_S", 30.0)
+    monkeypatch.setattr(measuring, "DEVICES_LIMIT_S", 30.0)
     told = f"""
 print({READY!r}, flush=True)
 assert 0 < float(sys.stdin.readline()) < 30

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_mntrain.agent.machine.links import round_trips
+from jupyter_mntrain.agent.machine.links import probe
 from jupyter_mntrain.agent.machine.links.probe import (
     LEAST_QUEUED_BYTES,
     QUEUED_S,
@@ -73,10 +73,10 @@ def test_a_sink_of_an_older_agent_times_no_round_trips():
 
 def test_the_slowest_hundredth_is_not_the_median(monkeypatch):
     took_s = iter([9.0, *[0.002] * 98, 0.03, 0.04])
-    monkeypatch.setattr(round_trips, "_round_trip_s", lambda _: next(took_s))
-    monkeypatch.setattr(round_trips, "MOST", 100)
+    monkeypatch.setattr(probe, "_round_trip_s", lambda _: next(took_s))
+    monkeypatch.setattr(probe, "MOST_ROUND_TRIPS", 100)
     with socket.socket() as unused:
-        latency = round_trips.measure_latency(unused)
+        latency = probe.measure_latency(unused)
     assert (latency.median_s, latency.p99_s, latency.count) == (0.001, 0.02, 100)
 
 

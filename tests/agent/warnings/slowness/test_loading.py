@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.agent.warnings.slowness.counters import Counters, RankCounters
-from jupyter_mntrain.agent.warnings.slowness.loading import Loading
+from jupyter_mntrain.agent.warnings.slowness.observer import Loading
 from jupyter_mntrain.model.ids import Rank
 
 MB = 10**6

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.warnings.slowness import kernel
-from jupyter_mntrain.agent.warnings.slowness.connections import connections, sockets_of, to_others
+from jupyter_mntrain.agent.warnings.slowness import counters as kernel
+from jupyter_mntrain.agent.warnings.slowness.counters import connections, sockets_of, to_others
 
 SIZE = 3_000_000
 

@@ -16,8 +16,7 @@ from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.sources.allocation_book import AllocationBook
-from jupyter_mntrain.sources.awaited_launch import launch_log
-from jupyter_mntrain.sources.waiting_process import lock_file
+from jupyter_mntrain.sources.awaited_launch import launch_log, lock_file
 from jupyter_mntrain.verbs.context import Clusters
 from jupyter_mntrain.verbs.launching.allocations.no_wait import TAKES_OVER
 from jupyter_mntrain.verbs.launching.allocations.words import asked_line
