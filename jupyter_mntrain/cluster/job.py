@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from jupyter_mntrain.cluster.agents.client import ask_each
 from jupyter_mntrain.cluster.chat import Chat
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.logs import (
@@ -257,13 +257,26 @@ class Job:
             SpecError: the job has no such rank.
         """
         placements = placements_with(self.view(), rank)
-        return self._driver.loop.run(self._read_stacks(placements, rank))
+        live = self._driver.live
+        found = self._driver.loop.run(
+            ask_each(placements, lambda place: live.client_of(place).stacks(self.id))
+        )
+        return {
+            place.node: said
+            if isinstance(said, MntrainError)
+            else [stack for stack in said if rank in (None, stack.rank)]
+            for place, said in zip(placements, found, strict=True)
+        }
 
     def describe_machines(self) -> Mapping[str, MachineDescription | MntrainError]:
         """Return the packages and GPUs of every participant, by node, or the error of a node that
         does not answer. Takes seconds.
         """
-        return self._driver.loop.run(self._describe(self.view().attempt.placements))
+        live, placements = self._driver.live, self.view().attempt.placements
+        found = self._driver.loop.run(
+            ask_each(placements, lambda place: live.client_of(place).description())
+        )
+        return {place.node: said for place, said in zip(placements, found, strict=True)}
 
     def stop(
         self,
@@ -397,18 +410,7 @@ class Job:
         """
         readers = [LogReader(source, rank=rank) for source in self._sources(rank, node)]
         pieces = merged([reader.pieces_or_trouble() for reader in readers])
-
-        async def following() -> list[LogLine] | None:
-            return await anext(pieces, None)
-
-        def read() -> Generator[list[LogLine], None, None]:
-            try:
-                while (piece := self._driver.loop.run(following())) is not None:
-                    yield piece
-            finally:
-                self._driver.loop.run(pieces.aclose())
-
-        return read()
+        return self._driver.loop.iterate(pieces)
 
     def log_search(
         self, text: str, *, rank: int | None = None, node: str | None = None, most: int
@@ -567,31 +569,6 @@ class Job:
         live = self._driver.live
         return self._driver.loop.run(remove(live, self.view(), with_checkpoints=with_checkpoints))
 
-    async def _describe(
-        self, placements: Sequence[Placement]
-    ) -> dict[str, MachineDescription | MntrainError]:
-        async def ask(placement: Placement) -> MachineDescription | MntrainError:
-            try:
-                return await self._driver.live.client_of(placement).description()
-            except MntrainError as error:
-                return error
-
-        found = await asyncio.gather(*map(ask, placements))
-        return {one.node: said for one, said in zip(placements, found, strict=True)}
-
-    async def _read_stacks(
-        self, placements: Sequence[Placement], rank: int | None
-    ) -> dict[str, Sequence[RankStack] | MntrainError]:
-        async def read(placement: Placement) -> Sequence[RankStack] | MntrainError:
-            try:
-                stacks = await self._driver.live.client_of(placement).stacks(self.id)
-            except MntrainError as error:
-                return error
-            return [stack for stack in stacks if rank in (None, stack.rank)]
-
-        found = await asyncio.gather(*(read(placement) for placement in placements))
-        return {one.node: said for one, said in zip(placements, found, strict=True)}
-
     def _sources(self, rank: int | None, node: str | None) -> list[LogSource]:
         return [self._source(placement) for placement in placements_with(self.view(), rank, node)]
 
@@ -622,15 +599,13 @@ class Job:
 async def _last_lines(
     sources: Sequence[LogSource], rank: int | None, tail: int
 ) -> tuple[LogLine, ...]:
-    async def read(source: LogSource) -> list[LogLine] | LogLine:
-        try:
-            return await tail_log(source, rank=rank, tail=tail)
-        except MntrainError as error:
-            return LogReader(source).trouble(error)
-
-    found = await asyncio.gather(*map(read, sources))
-    lines = merge([one for one in found if isinstance(one, list)])
-    troubles = [one for one in found if isinstance(one, LogLine)]
+    found = await ask_each(sources, lambda source: tail_log(source, rank=rank, tail=tail))
+    lines = merge([one for one in found if not isinstance(one, MntrainError)])
+    troubles = [
+        LogReader(source).trouble(one)
+        for source, one in zip(sources, found, strict=True)
+        if isinstance(one, MntrainError)
+    ]
     return (*lines[len(lines) - min(tail, len(lines)) :], *troubles)
 
 

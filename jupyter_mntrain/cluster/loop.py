@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable
 from concurrent.futures import CancelledError
 from typing import Any, Generic, TypeVar
 
@@ -88,6 +88,18 @@ class LoopThread:
         except CancelledError:
             work.close()  # it may not have begun
             raise ClosedError("closed during this call") from None
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+        """Yield what an async generator yields in the thread, and close it at the end."""
+
+        async def following() -> T | None:
+            return await anext(items, None)
+
+        try:
+            while (item := self.run(following())) is not None:
+                yield item
+        finally:
+            self.run(items.aclose())
 
     def close(self) -> None:
         """End every task and the thread. May be called twice."""

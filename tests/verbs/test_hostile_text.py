@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent import main as agent_main
 from jupyter_mntrain.cluster import LogLine
-from jupyter_mntrain.cluster.acceptance import broken_jobs, sweep, trial_jobs
+from jupyter_mntrain.cluster.acceptance import broken_jobs, trial_jobs
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.trust.driver_membership import DriverMembership
@@ -131,7 +131,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # What is launched here makes no step.
     monkeypatch.setattr(trial_jobs, "LIMIT_S", 0.0)
     monkeypatch.setattr(broken_jobs, "CLEANUP_S", 0.0)
-    monkeypatch.setattr(sweep, "CLEANUP_S", 0.0)
+    monkeypatch.setattr(trial_jobs, "CLEANUP_S", 0.0)
     return tmp_path
 
 

@@ -18,7 +18,7 @@ import msgspec
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, oom_kills_since
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors, unexpected
 from jupyter_mntrain.agent.failure.torchrun_log import last_nccl_line_s
-from jupyter_mntrain.agent.machine.gpu_health import gpu_health
+from jupyter_mntrain.agent.machine.hardware import gpu_health
 from jupyter_mntrain.agent.machine.interfaces import neighbors, read_interfaces
 from jupyter_mntrain.agent.machine.kernel_log import fault_lines
 from jupyter_mntrain.agent.machine.linux import SHARED_MEMORY

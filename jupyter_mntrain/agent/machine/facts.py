@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from jupyter_mntrain.agent.machine.devices.limits import cores
-from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.agent.machine.hardware import (
+    gpu_health,
     read_adapter_numa_nodes,
     read_errors,
     read_firmware,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from jupyter_mntrain.agent.failure.foreign_messages import recognize
 from jupyter_mntrain.agent.failure.printed import (
@@ -14,6 +14,7 @@ from jupyter_mntrain.agent.failure.printed import (
     LOG_TAIL_BYTES,
     TRACEBACK,
     output_of,
+    with_place,
 )
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.fixes import fix_of
@@ -36,8 +37,6 @@ more."""
 _IGNORED = ("Exception ignored in", "Exception ignored on", "Exception ignored while")
 """What Python says of an exception in a destructor, at the end of many a good program."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(:.*)?$")
-_PLACE = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_LIBRARIES = ("/site-packages/", "/lib/python", "<frozen ")
 _NO_TEXT = re.compile(r"\s|$|frame #\d+|Exception raised from|\[[WIE]\d{3,4} ")
 """Lines that belong to what was said before, or that C++ libraries log while they end."""
 
@@ -76,17 +75,12 @@ def last_traceback(lines: Sequence[str]) -> LastTraceback | None:
             after -= 1  # the line that says so
         elif end < len(lines) and _EXCEPTION.match(lines[end]):
             whole = tuple(lines[index : end + 1])
-            found, after = LastTraceback(message=_with_place(whole), lines=whole), 0
+            found, after = (
+                LastTraceback(message=with_place(whole[-1], "\n".join(whole)), lines=whole),
+                0,
+            )
         index = end + 1
     return found if after <= MOST_LINES_AFTER else None
-
-
-def _with_place(lines: Sequence[str]) -> str:
-    places = [match for line in lines if (match := _PLACE.match(line))]
-    own = [one for one in places if not any(part in one["file"] for part in _LIBRARIES)]
-    if not own:
-        return lines[-1]
-    return f"{lines[-1]} ({PurePath(own[-1]['file']).name}, line {own[-1]['line']})"
 
 
 # Quiet end: finds the exceptions of ranks that exited with code 0 all the same, or have done

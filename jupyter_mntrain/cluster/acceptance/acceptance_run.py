@@ -16,15 +16,15 @@ from jupyter_mntrain.cluster.acceptance.broken_jobs import (
     Rival,
 )
 from jupyter_mntrain.cluster.acceptance.documented import run_documented
-from jupyter_mntrain.cluster.acceptance.sweep import sweep
-from jupyter_mntrain.cluster.acceptance.timed_jobs import (
+from jupyter_mntrain.cluster.acceptance.trial_jobs import (
     FIRST_STEPS,
     TimedJob,
+    TrialJobs,
     steps_for,
+    sweep,
     timed,
     with_nodes,
 )
-from jupyter_mntrain.cluster.acceptance.trial_jobs import TrialJobs
 from jupyter_mntrain.cluster.cluster import Cluster
 from jupyter_mntrain.launch.progress import SILENT, PartProgress, Progress
 from jupyter_mntrain.metrics.acceptance.acceptance_report import (

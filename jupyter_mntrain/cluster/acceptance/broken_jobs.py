@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from jupyter_mntrain.cluster.acceptance.programs import failing
-from jupyter_mntrain.cluster.acceptance.timed_jobs import with_steps
 from jupyter_mntrain.cluster.acceptance.trial_jobs import (
     CLEANUP_S,
     TrialJobs,
     program_spec,
+    with_steps,
 )
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.metrics.acceptance.acceptance_report import (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
@@ -29,11 +30,12 @@ from jupyter_mntrain.cluster.agents.transport import (
 )
 from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply, not_an_agent, refusal
 from jupyter_mntrain.http.kept_connections import KeptConnections
+from jupyter_mntrain.launch.progress import Count
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.api import Route
-from jupyter_mntrain.model.errors import NodeError, TrustError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.clock import Clock
@@ -51,6 +53,7 @@ from jupyter_mntrain.trust.driver_membership import DriverMembership
 SAMPLES_S = 30.0
 """Added to that for downsampled samples: a slow disk."""
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 CUT = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
@@ -271,6 +274,28 @@ class AgentClient(AgentCalls):
 
 def _dns_name(node_id: NodeId) -> str:
     return Subject(role="node", name=node_id).dns_name
+
+
+async def ask_each(
+    asked: Sequence[A], call: Callable[[A], Awaitable[T]], count: Count | None = None
+) -> list[T | MntrainError]:
+    """Ask several nodes at once; return the answer of each, or the error of one that gave none.
+
+    Args:
+        asked: whatever ``call`` asks.
+        count: of those that have answered.
+    """
+
+    async def ask(one: A) -> T | MntrainError:
+        try:
+            return await call(one)
+        except MntrainError as error:
+            return error
+        finally:
+            if count is not None:
+                count.more()
+
+    return await asyncio.gather(*map(ask, asked))
 
 
 class Connector:

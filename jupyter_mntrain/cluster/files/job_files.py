@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -126,7 +126,7 @@ async def fetch_job_files(
 
 async def read_job_file(
     job_id: JobId, calls: FileCalls, path: str, progress: Progress = SILENT
-) -> tuple[int, AsyncIterator[bytes]]:
+) -> tuple[int, AsyncGenerator[bytes, None]]:
     """Return the size of one file and its content, both as of the time of the request.
 
     Raises:
@@ -138,7 +138,7 @@ async def read_job_file(
         raise RefusedError(f"{path} is a folder", fix=f"fetch it: mntrain pull {job_id}:{path}")
     transfer = transfer_of(job_id, "", manifest)
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces() -> AsyncGenerator[bytes, None]:
         for piece, digest in enumerate(manifest.pieces):
             content = await persist(partial(calls.piece, transfer, piece))
             if sha256_of(content) != digest:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from jupyter_mntrain.cluster.agents.client import ask_each
 from jupyter_mntrain.cluster.files.job_files import (
     PulledFiles,
     WrittenFiles,
@@ -133,23 +134,13 @@ class ClusterFiles:
         """
         seats = self._job_seats(view, node, rank)
         count = Count(progress, "looking for files", len(seats))
-
-        async def ask(calls: FileCalls) -> JobFiles | Problem:
-            try:
-                return await calls.job_files(view.job_id, path)
-            except MntrainError as error:
-                return error.problem
-            finally:
-                count.more()
-
-        async def ask_all() -> list[JobFiles | Problem]:
-            return await asyncio.gather(*map(ask, seats))
-
-        answers = self._driver.loop.run(ask_all())
-        told = dict(zip((one.node for one in seats), answers, strict=True))
+        asking = ask_each(seats, lambda calls: calls.job_files(view.job_id, path), count)
+        told = dict(zip((one.node for one in seats), self._driver.loop.run(asking), strict=True))
         return WrittenFiles(
             nodes={name: one for name, one in told.items() if isinstance(one, JobFiles)},
-            silent={name: one for name, one in told.items() if isinstance(one, Problem)},
+            silent={
+                name: one.problem for name, one in told.items() if isinstance(one, MntrainError)
+            },
         )
 
     def pull_job(
@@ -195,15 +186,7 @@ class ClusterFiles:
         self._driver.refuse_read_only()
         (seat,) = self._job_seats(view, node)
         size, pieces = self._driver.loop.run(read_job_file(view.job_id, seat, path))
-
-        async def following() -> bytes | None:
-            return await anext(pieces, None)
-
-        def read() -> Generator[bytes, None, None]:
-            while (piece := self._driver.loop.run(following())) is not None:
-                yield piece
-
-        return size, read()
+        return size, self._driver.loop.iterate(pieces)
 
     def _job_seats(
         self, view: JobView, node: str | None = None, rank: int | None = None
@@ -296,14 +279,8 @@ class ClusterFiles:
         progress: Progress,
     ) -> dict[str, T | Problem]:
         count = Count(progress, what, len(seats))
-
-        async def one(seat: FileSeat) -> T | Problem:
-            try:
-                return await ask(seat.calls)
-            except MntrainError as error:
-                return error.problem
-            finally:
-                count.more()
-
-        answers = await asyncio.gather(*map(one, seats))
-        return dict(zip((seat.info.name for seat in seats), answers, strict=True))
+        answers = await ask_each(seats, lambda seat: ask(seat.calls), count)
+        return {
+            seat.info.name: one.problem if isinstance(one, MntrainError) else one
+            for seat, one in zip(seats, answers, strict=True)
+        }

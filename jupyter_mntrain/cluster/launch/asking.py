@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.client import AgentClient, ask_each
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.node_search import refuse_unusable
 from jupyter_mntrain.launch.gang_start import all_or_error, workplace_of
@@ -41,14 +41,7 @@ async def ask_participants(
     """
     clients = _clients(live, nodes)
     asked = Count(progress, "asking the nodes", len(clients))
-
-    async def ask(client: AgentClient) -> NodeInfo:
-        info = await client.node_info()
-        asked.more()
-        return info
-
-    answers = await asyncio.gather(*map(ask, clients), return_exceptions=True)
-    return tuple(all_or_error(answers))
+    return tuple(all_or_error(await ask_each(clients, AgentClient.node_info, asked)))
 
 
 async def find_workplaces(
@@ -65,13 +58,7 @@ async def find_workplaces(
         return []
     clients = _clients(live, job.nodes)
     told = Count(progress, "looking for what the job runs in", len(clients))
-
-    async def look(client: AgentClient) -> FoundWorkplace:
-        found = await client.workplace(asked)
-        told.more()
-        return found
-
-    return all_or_error(await asyncio.gather(*map(look, clients), return_exceptions=True))
+    return all_or_error(await ask_each(clients, lambda one: one.workplace(asked), told))
 
 
 def _clients(live: ClusterView, nodes: Sequence[NodeInfo]) -> list[AgentClient]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.client import AgentClient, ask_each
 from jupyter_mntrain.cluster.files.hub_models import bring_hub_model, with_hub_commit
 from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
 from jupyter_mntrain.cluster.launch.measure import Prober, with_renewed_links
@@ -20,7 +20,7 @@ from jupyter_mntrain.cluster.preflight.probing import CachedPaths
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
-from jupyter_mntrain.launch.gang_start import GangStart, all_or_error
+from jupyter_mntrain.launch.gang_start import GangStart
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
@@ -295,16 +295,15 @@ class AgentLauncher:
         told = Count(progress, "telling the nodes to stop", len(clients))
 
         async def stop(client: AgentClient) -> JobRecord:
-            record = await persist(lambda: client.stop(job_id, request), pauses_s=self.pauses_s)
-            told.more()
-            return record
+            return await persist(lambda: client.stop(job_id, request), pauses_s=self.pauses_s)
 
-        answers = await asyncio.gather(*map(stop, clients), return_exceptions=True)
+        answers = await ask_each(clients, stop, told)
         silent = [answer for answer in answers if isinstance(answer, MntrainError)]
         if len(silent) == len(clients):
             raise silent[0]
-        for record in all_or_error([one for one in answers if one not in silent]):
-            self.live.take_record(record)
+        for answer in answers:
+            if not isinstance(answer, MntrainError):
+                self.live.take_record(answer)
         return self.live.jobs[job_id]
 
     async def kill_rank(self, job_id: JobId, rank: int, *, reason: str) -> JobView:

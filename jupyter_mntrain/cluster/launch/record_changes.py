@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.client import AgentClient, ask_each
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, RefusedError, TrustError
+from jupyter_mntrain.model.errors import (
+    JobNotFoundError,
+    MntrainError,
+    NodeError,
+    RefusedError,
+    TrustError,
+)
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
@@ -108,10 +113,8 @@ async def _ask_all(
     live: ClusterView, view: JobView, call: Callable[[AgentClient, JobId], Awaitable[T]]
 ) -> tuple[Sequence[T], tuple[str, ...]]:
     places = view.attempt.placements
-    clients = [live.client_of(place) for place in places]
-    answers = await asyncio.gather(
-        *(persist(lambda one=one: call(one, view.job_id)) for one in clients),  # type: ignore[misc]
-        return_exceptions=True,
+    answers = await ask_each(
+        places, lambda place: persist(lambda: call(live.client_of(place), view.job_id))
     )
     told, silent, failures = [], [], []
     for place, answer in zip(places, answers, strict=True):
@@ -121,7 +124,7 @@ async def _ask_all(
                 failures.append(answer)
             case JobNotFoundError():
                 pass
-            case BaseException():
+            case MntrainError():
                 raise answer
             case _:
                 told.append(answer)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.client import AgentClient, ask_each
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.ended_jobs import jobs_of_run, whole_spec
 from jupyter_mntrain.launch.checkpoints.directory import step_in
@@ -411,9 +411,7 @@ async def _ask(
 ) -> RunCheckpoints:
     """Call every node of a run, and merge the checkpoints that they list."""
     asked = _places(chain)
-    answers = await asyncio.gather(
-        *(call(live.client_of(place), job_id) for job_id, place in asked), return_exceptions=True
-    )
+    answers = await ask_each(asked, lambda one: call(live.client_of(one[1]), one[0]))
     return _merged(chain, asked, answers)
 
 
@@ -429,7 +427,7 @@ def _places(chain: Sequence[JobView]) -> list[tuple[JobId, Placement]]:
 def _merged(
     chain: Sequence[JobView],
     asked: Sequence[tuple[JobId, Placement]],
-    answers: Sequence[NodeCheckpoints | BaseException],
+    answers: Sequence[NodeCheckpoints | MntrainError],
 ) -> RunCheckpoints:
     by_node: dict[str, NodeCheckpoints] = {}
     silent = []

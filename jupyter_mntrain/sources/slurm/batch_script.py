@@ -23,9 +23,9 @@ from jupyter_mntrain.model.sources.slots import (
     RELAY_FILE,
     SAVE_FILE,
 )
-from jupyter_mntrain.sources.slurm.gpu_forms import asked_gpus
 from jupyter_mntrain.sources.slurm.slurm_options import (
     NAME,
+    asked_gpus,
     before_lines,
     is_requeued,
     sbatch_options,

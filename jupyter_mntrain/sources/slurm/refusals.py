@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jupyter_mntrain.model.errors import RefusedError, shortened
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.request import NodesRequest
-from jupyter_mntrain.sources.slurm.gpu_forms import said_gpus
+from jupyter_mntrain.sources.slurm.slurm_options import said_gpus
 
 
 class Partition(NamedTuple):

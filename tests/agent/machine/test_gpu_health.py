@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from jupyter_mntrain.agent.machine.gpu_health import gpu_health
+from jupyter_mntrain.agent.machine.hardware import gpu_health
 from jupyter_mntrain.model.records.evidence import GpuHealth
 from jupyter_mntrain.model.records.node import GpuProcess
 from tests.standin.cards import CardError, Cards, NotSupportedError

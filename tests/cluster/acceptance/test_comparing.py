@@ -15,7 +15,7 @@ from jupyter_mntrain.cluster.acceptance.broken_jobs import (
     compared,
 )
 from jupyter_mntrain.cluster.acceptance.documented import COMMANDS
-from jupyter_mntrain.cluster.acceptance.timed_jobs import (
+from jupyter_mntrain.cluster.acceptance.trial_jobs import (
     FIRST_STEPS,
     MOST_STEPS,
     steps_for,

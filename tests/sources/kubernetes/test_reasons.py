@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.model.sources.allocation import Waiting
-from jupyter_mntrain.sources.kubernetes.reasons import in_queue, of_pods
+from jupyter_mntrain.sources.kubernetes.state import in_queue, of_pods
 
 OVER = (
     "couldn't assign flavors to pod set node: insufficient quota for nvidia.com/gpu in flavor "

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.sources.slurm.gpu_forms import AskedGpus, asked_gpus, count_of, said_gpus
+from jupyter_mntrain.sources.slurm.slurm_options import AskedGpus, asked_gpus, count_of, said_gpus
 
 KINDS = st.from_regex(r"[a-z][a-z0-9_.-]{0,20}", fullmatch=True).filter(
     lambda kind: (

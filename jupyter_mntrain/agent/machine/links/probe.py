@@ -433,11 +433,11 @@ def unacknowledged(connection: socket.socket) -> int:
     return int(struct.unpack("i", answer)[0])
 
 
-MOST_ROUND_TRIPS = 200
+MOST_TRIPS = 200
 """Round trips whose median and slowest hundredth are a link's latency, and the longest time for
 them."""
-ROUND_TRIPS_S = 0.5
-FEWEST_ROUND_TRIPS = 3
+TRIPS_S = 0.5
+FEWEST_TRIPS = 3
 
 _ECHOED = b"e"
 """Any other byte is the first of what is sent in bulk."""
@@ -454,8 +454,10 @@ def measure_latency(connection: socket.socket) -> Latency:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     one_way_s: list[float] = []
     _round_trip_s(connection)
-    end_s = time.monotonic() + ROUND_TRIPS_S
-    while len(one_way_s) < MOST_ROUND_TRIPS and (time.monotonic() < end_s or len(one_way_s) < FEWEST_ROUND_TRIPS):
+    end_s = time.monotonic() + TRIPS_S
+    while len(one_way_s) < MOST_TRIPS and (
+        time.monotonic() < end_s or len(one_way_s) < FEWEST_TRIPS
+    ):
         one_way_s.append(_round_trip_s(connection) / 2)
     ordered = sorted(one_way_s)
     return Latency(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import psutil
 
+from jupyter_mntrain.agent.machine.devices.limits import own_groups
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Attempt, Placement
@@ -92,7 +93,6 @@ class Counters(Record, frozen=True):
 
 PROC = Path("/proc")
 CPUS = Path("/sys/devices/system/cpu")
-CGROUPS = Path("/sys/fs/cgroup")
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 NANOSECONDS = 1e-9
 MICROSECONDS = 1e-6
@@ -139,20 +139,14 @@ def read_bytes(pid: int) -> int:
 
 def throttled(pid: int) -> float:
     """Return the seconds for which CPU limits of a process's control groups have stopped it."""
-    for line in kernel_text(PROC / str(pid) / "cgroup").splitlines():
-        number, controllers, name = line.split(":", 2)
-        if number == "0" and not controllers:
-            root, what, unit_s = CGROUPS, "throttled_usec", MICROSECONDS
-        elif "cpu" in controllers.split(","):
-            root, what, unit_s = CGROUPS / "cpu", "throttled_time", NANOSECONDS
-        else:
-            continue
-        own = Path(name.lstrip("/"))
-        texts = [kernel_text(root / group / "cpu.stat") for group in (own, *own.parents)]
-        found = [re.search(rf"^{what} (\d+)", text, re.MULTILINE) for text in texts]
-        if any(found):
-            return sum(int(one[1]) for one in found if one) * unit_s
-    return 0.0
+    told = {2: ("throttled_usec", MICROSECONDS), 1: ("throttled_time", NANOSECONDS)}
+    stopped_s: dict[int, float] = {}
+    for version, group in own_groups("cpu", PROC / str(pid) / "cgroup"):
+        what, unit_s = told[version]
+        text = kernel_text(group / "cpu.stat")
+        if found := re.search(rf"^{what} (\d+)", text, re.MULTILINE):
+            stopped_s[version] = stopped_s.get(version, 0.0) + int(found[1]) * unit_s
+    return next(iter(stopped_s.values()), 0.0)
 
 
 def pressure_of(what: str) -> float:

@@ -74,7 +74,7 @@ def test_a_sink_of_an_older_agent_times_no_round_trips():
 def test_the_slowest_hundredth_is_not_the_median(monkeypatch):
     took_s = iter([9.0, *[0.002] * 98, 0.03, 0.04])
     monkeypatch.setattr(probe, "_round_trip_s", lambda _: next(took_s))
-    monkeypatch.setattr(probe, "MOST_ROUND_TRIPS", 100)
+    monkeypatch.setattr(probe, "MOST_TRIPS", 100)
     with socket.socket() as unused:
         latency = probe.measure_latency(unused)
     assert (latency.median_s, latency.p99_s, latency.count) == (0.001, 0.02, 100)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.agent.machine.devices import limits
 from jupyter_mntrain.agent.warnings.slowness import counters as kernel
 from jupyter_mntrain.agent.warnings.slowness.counters import connections, sockets_of, to_others
 
@@ -80,7 +81,7 @@ def test_a_limit_of_its_own_group_or_of_one_above_counts(
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / "cpu.stat").write_text(f"nr_periods 9\n{line}\n")
     monkeypatch.setattr(kernel, "PROC", tmp_path)
-    monkeypatch.setattr(kernel, "CGROUPS", tmp_path)
+    monkeypatch.setattr(limits, "CGROUPS", tmp_path)
     assert kernel.throttled(7) == 2.5
 
 
