@@ -54,11 +54,6 @@ class JobRemoval(Record, frozen=True):
         """The size of the run's checkpoints, if this is its last job."""
         return sum(one.checkpoints_bytes for one in self.nodes)
 
-    @property
-    def holds_only_checkpoints(self) -> bool:
-        """Whether the run's checkpoints could not be resumed from without this job."""
-        return any(one.checkpoints for one in self.nodes)
-
 
 async def put_label(live: ClusterView, view: JobView, label: JobLabel) -> tuple[str, ...]:
     """Store a label on every participant. Returns the names of those that do not answer.

@@ -526,10 +526,6 @@ class ResumeOffer(Record, frozen=True):
     running_job: JobId | None = None
     problem: Problem | None = None
 
-    @property
-    def has_whole_checkpoint(self) -> bool:
-        return any(one.is_whole for one in self.checkpoints.checkpoints)
-
 
 async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
     """Ask the nodes of a run what it can resume from. Raises only what :meth:`Job.view` raises."""

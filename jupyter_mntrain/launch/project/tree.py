@@ -8,7 +8,7 @@ written from it can leave its directory.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -158,11 +158,3 @@ def _check_path(path: str) -> None:
 
 def _refusal(why: str) -> SpecError:
     return SpecError(f"the project cannot be used: {why}", fix="rename or leave out that file")
-
-
-def names_of(paths: Iterable[str]) -> set[str]:
-    """Return all paths and their parent folders."""
-    found: set[str] = set()
-    for path in paths:
-        found |= {path, *(str(one) for one in PurePosixPath(path).parents)}
-    return found - {"."}

@@ -95,11 +95,3 @@ class Allocation(Record, frozen=True):
     @property
     def is_over(self) -> bool:
         return self.state == "ended"
-
-    def time_left_s(self, now_s: float) -> float | None:
-        """Return the seconds until its time limit; ``None`` without one, or while it holds no
-        nodes.
-        """
-        if self.state != "running" or self.ends_s is None:
-            return None
-        return max(0.0, self.ends_s - now_s)

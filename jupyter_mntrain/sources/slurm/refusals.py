@@ -48,8 +48,6 @@ class _SlurmRefusal(NamedTuple):
     fix: str
 
 
-_NOT_HERE = "use one of {names}, or leave --partition out"
-
 _REFUSALS: dict[str, _SlurmRefusal] = {
     "Invalid partition name specified": _SlurmRefusal(
         cause="SLURM has no partition {partition}", fix="{partitions}"

@@ -97,11 +97,6 @@ def said_gpus(text: str) -> tuple[SaidGpus, ...]:
     return totals or found
 
 
-def count_of(text: str) -> int:
-    """Return the number of GPUs that SLURM printed, in any format of :func:`said_gpus`."""
-    return sum(one.number for one in said_gpus(text))
-
-
 def _items(text: str) -> Iterator[SaidGpus]:
     plain = text.strip()
     if plain == "N/A":

@@ -91,13 +91,6 @@ def test_a_forecast_is_neither_past_nor_a_year_ahead() -> None:
     assert wait.forecast_s(100.0 - 365 * 86_400.0) is None
 
 
-def test_time_is_left_only_while_nodes_are_held() -> None:
-    now = msgspec.structs.replace(allocation("running", "up"), ends_s=100.0)
-    assert now.time_left_s(40.0) == 60.0
-    assert now.time_left_s(140.0) == 0.0
-    assert msgspec.structs.replace(now, state="pending").time_left_s(40.0) is None
-
-
 def test_each_change_is_told_once() -> None:
     queued = allocation("pending", "waiting", "waiting", word="Priority")
     other = allocation("pending", "waiting", "waiting", word="Resources")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.sources.slurm.slurm_options import AskedGpus, asked_gpus, count_of, said_gpus
+from jupyter_mntrain.sources.slurm.slurm_options import AskedGpus, asked_gpus, said_gpus
 
 KINDS = st.from_regex(r"[a-z][a-z0-9_.-]{0,20}", fullmatch=True).filter(
     lambda kind: (
@@ -17,6 +17,10 @@ KINDS = st.from_regex(r"[a-z][a-z0-9_.-]{0,20}", fullmatch=True).filter(
 )
 NUMBERS = st.integers(1, 9999)
 DETAILS = st.sampled_from(["", "(S:0-1)", "(IDX:0-3)", "(IDX:0,2-3)", "(IDX:N/A)"])
+
+
+def count_of(text: str) -> int:
+    return sum(one.number for one in said_gpus(text))
 
 
 @pytest.mark.parametrize(
