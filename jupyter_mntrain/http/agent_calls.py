@@ -87,13 +87,6 @@ BLOBS_S = 30.0
 T = TypeVar("T")
 
 
-class Reply(NamedTuple):
-    """An agent's answer, whether success or refusal."""
-
-    is_success: bool
-    body: bytes
-
-
 class Into(NamedTuple):
     """Buffer that a response body is read into, if it has the announced size.
 
@@ -104,6 +97,30 @@ class Into(NamedTuple):
 
     content: bytearray
     came: Callable[[int], object]
+
+
+class Request(NamedTuple):
+    """A request to an agent.
+
+    Args:
+        extra_s: the agent may take this much longer than usual.
+        is_large: one of many with large bodies, all of them safe to repeat.
+        into: takes the answer's body, which is empty then; where that cannot be, it is not.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+    extra_s: float = 0.0
+    is_large: bool = False
+    into: Into | None = None
+
+
+class Reply(NamedTuple):
+    """An agent's answer, whether success or refusal."""
+
+    is_success: bool
+    body: bytes
 
 
 class AgentCalls(ABC):
@@ -126,105 +143,114 @@ class AgentCalls(ABC):
         self.node = node
 
     @abstractmethod
-    async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+    async def send(self, request: Request) -> Reply:
         """Send one request.
-
-        Args:
-            extra_s: the agent may take this much longer than usual.
 
         Raises:
             NodeError: no answer.
         """
 
-    async def send_large(
+    async def answer(self, request: Request) -> bytes:
+        """Return the body of the agent's answer."""
+        reply = await self.send(request)
+        if not reply.is_success:
+            raise refusal(reply.body, self.address, self.node)
+        return reply.body
+
+    async def ask(
         self,
         method: str,
         path: str,
-        body: bytes | None,
-        extra_s: float,
-        into: Into | None = None,  # noqa: ARG002 - not every transport can
-    ) -> Reply:
-        """Like :meth:`send`, for many requests with large bodies, all of them safe to repeat.
+        answer: type[T],
+        body: object = None,
+        *,
+        extra_s: float = 0.0,
+    ) -> T:
+        """Send JSON, unless ``body`` is ``None``, and return the answer's JSON."""
+        content = None if body is None else msgspec.json.encode(body)
+        told = await self.answer(Request(method, path, content, extra_s))
+        return self.read(msgspec.json.Decoder(answer).decode, told)
 
-        Args:
-            into: takes the answer's body, which is empty then; where that cannot be, it is not.
-        """
-        return await self.send(method, path, body, extra_s)
+    def read(self, decode: Callable[[bytes], T], body: bytes) -> T:
+        try:
+            return decode(body)
+        except msgspec.DecodeError as error:
+            raise not_an_agent(self.address, self.node) from error
 
     async def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:
-        return await self._ask("POST", Route.LEASES, api.LeaseGrant, request)
+        return await self.ask("POST", Route.LEASES, api.LeaseGrant, request)
 
     async def release(self, job_id: JobId, attempt: int) -> None:
         path = Route.LEASE.format(job_id=job_id, attempt=attempt)
-        await self._ask("DELETE", path, dict[str, Any])
+        await self.ask("DELETE", path, dict[str, Any])
 
     async def port_status(self, port: int, interface: str | None = None) -> api.PortStatus:
         if not 1 <= port <= api.LAST_PORT:
             raise bad_argument("port", port, f"1 to {api.LAST_PORT}")
         query = f"?interface={quote(interface, safe='')}" if interface else ""
-        return await self._ask("GET", Route.PORT.format(port=port) + query, api.PortStatus)
+        return await self.ask("GET", Route.PORT.format(port=port) + query, api.PortStatus)
 
     async def news(self) -> api.TrustNews:
-        return await self._ask("GET", Route.TRUST, api.TrustNews)
+        return await self.ask("GET", Route.TRUST, api.TrustNews)
 
     async def tell_news(self, news: api.TrustNews) -> None:
-        await self._ask("PUT", Route.TRUST, dict[str, Any], news)
+        await self.ask("PUT", Route.TRUST, dict[str, Any], news)
 
     async def jobs(self, query: JobQuery) -> JobPage:
         words = urlencode(msgspec.to_builtins(query))
-        return await self._ask("GET", f"{Route.JOBS}?{words}", JobPage)
+        return await self.ask("GET", f"{Route.JOBS}?{words}", JobPage)
 
     async def spec(self, job_id: JobId) -> JobSpec:
-        return await self._ask("GET", Route.SPEC.format(job_id=job_id), JobSpec)
+        return await self.ask("GET", Route.SPEC.format(job_id=job_id), JobSpec)
 
     async def job(self, job_id: JobId) -> JobRecord:
-        return await self._ask("GET", Route.JOB.format(job_id=job_id), JobRecord)
+        return await self.ask("GET", Route.JOB.format(job_id=job_id), JobRecord)
 
     async def deletion(self, job_id: JobId) -> JobDeletion:
         path = Route.DELETION.format(job_id=job_id)
-        return await self._ask("GET", path, JobDeletion, extra_s=CHECKPOINTS_S)
+        return await self.ask("GET", path, JobDeletion, extra_s=CHECKPOINTS_S)
 
     async def delete_job(self, job_id: JobId, *, with_checkpoints: bool) -> JobDeletion:
         path = Route.DELETION.format(job_id=job_id) + f"?checkpoints={int(with_checkpoints)}"
-        return await self._ask("DELETE", path, JobDeletion, extra_s=CHECKPOINTS_S)
+        return await self.ask("DELETE", path, JobDeletion, extra_s=CHECKPOINTS_S)
 
     async def label(self, job_id: JobId, label: JobLabel) -> JobRecord:
-        return await self._ask("PUT", Route.LABEL.format(job_id=job_id), JobRecord, label)
+        return await self.ask("PUT", Route.LABEL.format(job_id=job_id), JobRecord, label)
 
     async def deposit(self, request: api.StartRequest) -> JobRecord:
-        return await self._ask("PUT", Route.JOB.format(job_id=request.job_id), JobRecord, request)
+        return await self.ask("PUT", Route.JOB.format(job_id=request.job_id), JobRecord, request)
 
     async def start(self, request: api.StartRequest) -> JobRecord:
         path = Route.ATTEMPT.format(job_id=request.job_id, attempt=request.attempt.number)
-        return await self._ask("PUT", path, JobRecord, request)
+        return await self.ask("PUT", path, JobRecord, request)
 
     async def stop(self, job_id: JobId, request: api.StopRequest) -> JobRecord:
         path = Route.STOP.format(job_id=job_id)
-        return await self._ask("POST", path, JobRecord, request, extra_s=request.grace_s)
+        return await self.ask("POST", path, JobRecord, request, extra_s=request.grace_s)
 
     async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
-        return await self._ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, request)
+        return await self.ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, request)
 
     async def change_settings(self, job_id: JobId, request: SettingsRequest) -> JobRecord:
-        return await self._ask("POST", Route.SETTINGS.format(job_id=job_id), JobRecord, request)
+        return await self.ask("POST", Route.SETTINGS.format(job_id=job_id), JobRecord, request)
 
     async def chat(self, job_id: JobId, request: ChatRequest) -> ChatReply:
-        return await self._ask("POST", Route.CHAT.format(job_id=job_id), ChatReply, request)
+        return await self.ask("POST", Route.CHAT.format(job_id=job_id), ChatReply, request)
 
     async def checkpoints(self, job_id: JobId) -> NodeCheckpoints:
         path = Route.CHECKPOINTS.format(job_id=job_id)
-        return await self._ask("GET", path, NodeCheckpoints, extra_s=CHECKPOINTS_S)
+        return await self.ask("GET", path, NodeCheckpoints, extra_s=CHECKPOINTS_S)
 
     async def checkpoints_at(self, path: str) -> NodeCheckpoints:
         query = urlencode({"path": path})
         route = f"{Route.CHECKPOINTS_AT}?{query}"
-        return await self._ask("GET", route, NodeCheckpoints, extra_s=CHECKPOINTS_S)
+        return await self.ask("GET", route, NodeCheckpoints, extra_s=CHECKPOINTS_S)
 
     async def change_checkpoint(
         self, job_id: JobId, change: api.CheckpointChange
     ) -> NodeCheckpoints:
         path = Route.CHECKPOINTS.format(job_id=job_id)
-        return await self._ask("POST", path, NodeCheckpoints, change, extra_s=CHECKPOINTS_S)
+        return await self.ask("POST", path, NodeCheckpoints, change, extra_s=CHECKPOINTS_S)
 
     async def missing_blobs(self, sizes: dict[str, int]) -> tuple[str, ...]:
         """Return which files' contents the node lacks; it keeps the others for a while.
@@ -233,14 +259,13 @@ class AgentCalls(ABC):
             sizes: bytes by SHA-256.
         """
         query = api.BlobQuery(sizes=sizes)
-        answer = await self._ask("POST", Route.BLOBS, api.BlobsMissing, query, extra_s=BLOBS_S)
+        answer = await self.ask("POST", Route.BLOBS, api.BlobsMissing, query, extra_s=BLOBS_S)
         return answer.sha256s
 
     async def put_blobs(self, contents: Sequence[bytes]) -> None:
         """Send the whole contents of small files, together no larger than one part."""
-        reply = await self.send("PUT", Route.BLOBS, msgspec.msgpack.encode(contents), BLOBS_S)
-        if not reply.is_success:
-            raise refusal(reply.body, self.address, self.node)
+        body = msgspec.msgpack.encode(contents)
+        await self.answer(Request("PUT", Route.BLOBS, body, BLOBS_S))
 
     async def put_blob(self, sha256: str, part: bytes, *, offset: int, size: int, key: str) -> None:
         """Send a part of a file's content.
@@ -250,86 +275,63 @@ class AgentCalls(ABC):
             key: of this upload; its parts come in order.
         """
         path = Route.BLOB.format(sha256=sha256) + f"?size={size}&offset={offset}&key={key}"
-        reply = await self.send("PUT", path, part, BLOBS_S)
-        if not reply.is_success:
-            raise refusal(reply.body, self.address, self.node)
+        await self.answer(Request("PUT", path, part, BLOBS_S))
 
     async def blob(self, sha256: str, *, offset: int, limit: int) -> bytes:
         """Return a part of a file's content; empty after the end."""
         path = Route.BLOB.format(sha256=sha256) + f"?offset={offset}&limit={limit}"
-        reply = await self.send("GET", path, None, BLOBS_S)
-        if not reply.is_success:
-            raise refusal(reply.body, self.address, self.node)
-        return reply.body
+        return await self.answer(Request("GET", path, None, BLOBS_S))
 
     async def description(self) -> MachineDescription:
         answer = MachineDescription
-        return await self._ask("GET", Route.DESCRIPTION, answer, extra_s=DESCRIBED_S)
+        return await self.ask("GET", Route.DESCRIPTION, answer, extra_s=DESCRIBED_S)
 
     async def workplace(self, asked: Workplace) -> FoundWorkplace:
         """Return what the node has of a job's folder, interpreter and environment."""
-        return await self._ask("POST", Route.WORKPLACE, FoundWorkplace, asked, extra_s=DESCRIBED_S)
+        return await self.ask("POST", Route.WORKPLACE, FoundWorkplace, asked, extra_s=DESCRIBED_S)
 
     async def machine_facts(self, question: MachineQuestion) -> MachineFacts:
         """Return what the doctor checks on the node."""
-        return await self._ask("POST", Route.FACTS, MachineFacts, question, extra_s=FACTS_S)
+        return await self.ask("POST", Route.FACTS, MachineFacts, question, extra_s=FACTS_S)
 
     async def script(self, asked: AskedScript) -> FoundScript:
         """Return the text of a script in a folder of the node."""
-        return await self._ask("POST", Route.SCRIPT, FoundScript, asked)
+        return await self.ask("POST", Route.SCRIPT, FoundScript, asked)
 
     async def paths_listen(self, request: PathListen) -> PathTicket:
-        return await self._ask("POST", Route.PATHS_LISTEN, PathTicket, request)
+        return await self.ask("POST", Route.PATHS_LISTEN, PathTicket, request)
 
     async def paths_try(self, request: PathsAsked) -> list[PathTrial]:
         path = Route.PATHS_TRY
-        return await self._ask("POST", path, list[PathTrial], request, extra_s=PATHS_S)
+        return await self.ask("POST", path, list[PathTrial], request, extra_s=PATHS_S)
 
     async def paths_end(self, request: PathEnd) -> PathHeard:
-        return await self._ask("POST", Route.PATHS_END, PathHeard, request)
+        return await self.ask("POST", Route.PATHS_END, PathHeard, request)
 
     async def stacks(self, job_id: JobId) -> list[RankStack]:
-        return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])
+        return await self.ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])
 
     async def kill_rank(self, job_id: JobId, rank: int, request: api.KillRequest) -> JobRecord:
         path = Route.KILL_RANK.format(job_id=job_id, rank=rank)
-        return await self._ask("POST", path, JobRecord, request)
+        return await self.ask("POST", path, JobRecord, request)
 
     async def probe_lease(self, request: MeasureLease) -> None:
-        await self._ask("POST", Route.PROBE_LEASE, dict[str, str], request)
+        await self.ask("POST", Route.PROBE_LEASE, dict[str, str], request)
 
     async def probe_listen(self, request: ProbeListen) -> ProbeTicket:
-        return await self._ask("POST", Route.PROBE_LISTEN, ProbeTicket, request)
+        return await self.ask("POST", Route.PROBE_LISTEN, ProbeTicket, request)
 
     async def probe_send(self, request: ProbeSend) -> LinkMeasurement:
         path = Route.PROBE_SEND
         extra_s = request.seconds + PROBE_S
-        return await self._ask("POST", path, LinkMeasurement, request, extra_s=extra_s)
+        return await self.ask("POST", path, LinkMeasurement, request, extra_s=extra_s)
 
     async def measure_devices(self, request: MeasureDevices) -> list[DeviceMeasurement]:
         path = Route.PROBE_DEVICES
-        return await self._ask("POST", path, list[DeviceMeasurement], request, extra_s=DEVICES_S)
+        return await self.ask("POST", path, list[DeviceMeasurement], request, extra_s=DEVICES_S)
 
     async def keep_benched(self, links: BenchedLinks) -> None:
-        await self._ask("PUT", Route.BENCHED, dict[str, str], links)
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        answer: type[T],
-        body: msgspec.Struct | None = None,
-        *,
-        extra_s: float = 0.0,
-    ) -> T:
-        content = None if body is None else msgspec.json.encode(body)
-        reply = await self.send(method, path, content, extra_s)
-        if not reply.is_success:
-            raise refusal(reply.body, self.address, self.node)
-        try:
-            return msgspec.json.decode(reply.body, type=answer)
-        except msgspec.DecodeError as error:
-            raise not_an_agent(self.address, self.node) from error
+        await self.ask("PUT", Route.BENCHED, dict[str, str], links)
 
 
 def refusal(body: bytes, address: str, node: str) -> MntrainError:

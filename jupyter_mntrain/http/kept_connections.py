@@ -18,7 +18,7 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from typing import NamedTuple
 
-from jupyter_mntrain.http.agent_calls import Into, Reply
+from jupyter_mntrain.http.agent_calls import Into, Reply, Request
 
 LARGE_REQUESTS = 32
 """Requests for pieces that a driver, or a node, has under way at once: each has a thread. Others
@@ -56,11 +56,8 @@ class KeptConnections:
         self,
         address: str,
         name: str,
-        method: str,
-        path: str,
-        body: bytes | None,
+        request: Request,
         silent_s: float,
-        into: Into | None = None,
     ) -> Reply | None:
         """Send a request and return the answer, or ``None``. Canceling it closes its connection.
 
@@ -68,9 +65,8 @@ class KeptConnections:
             address: ``host:port``.
             name: that the other side's certificate must have.
             silent_s: how long the other side may be silent.
-            into: takes the body of an answer that is as large.
         """
-        asked = _Asked(address, name, method, path, body, silent_s, into)
+        asked = _Asked(address, name, request, silent_s)
         turn = _Turn()
         self._turns.add(turn)
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._send, asked, turn)
@@ -95,27 +91,27 @@ class KeptConnections:
                 connection.close()
             self._idle.clear()
 
-    def _send(self, request: _Asked, turn: _Turn) -> Reply:
-        kept = self._taken(request)
+    def _send(self, asked: _Asked, turn: _Turn) -> Reply:
+        kept = self._taken(asked)
         if kept is not None:
             try:
-                return self._sent_over(kept, request, turn)
+                return self._sent_over(kept, asked, turn)
             except LOST:
                 if turn.is_canceled:
                     raise
-        return self._sent_over(_Connection(request, self._context), request, turn)
+        return self._sent_over(_Connection(asked, self._context), asked, turn)
 
-    def _sent_over(self, connection: _Connection, request: _Asked, turn: _Turn) -> Reply:
+    def _sent_over(self, connection: _Connection, asked: _Asked, turn: _Turn) -> Reply:
         try:
-            answer = connection.sent(request, turn)
+            answer = connection.sent(asked, turn)
         except BaseException:
             connection.close()
             raise
         with self._lock:
-            self._idle[request.address, request.name].append(connection)
+            self._idle[asked.address, asked.name].append(connection)
         return answer
 
-    def _taken(self, request: _Asked) -> _Connection | None:
+    def _taken(self, asked: _Asked) -> _Connection | None:
         """Take an idle connection to a host. Connections that were idle for too long are closed."""
         now_s, taken = time.monotonic(), None
         with self._lock:
@@ -123,7 +119,7 @@ class KeptConnections:
                 for one in [one for one in idle if now_s - one.used_s > KEPT_S]:
                     idle.remove(one)
                     one.close()
-                if idle and place == (request.address, request.name):
+                if idle and place == (asked.address, asked.name):
                     taken = idle.pop()
                 if not idle:
                     del self._idle[place]
@@ -133,11 +129,8 @@ class KeptConnections:
 class _Asked(NamedTuple):
     address: str
     name: str
-    method: str
-    path: str
-    body: bytes | None
+    request: Request
     silent_s: float
-    into: Into | None
 
 
 class _Turn:
@@ -165,10 +158,10 @@ class _Turn:
 
 
 class _Connection(HTTPConnection):
-    def __init__(self, request: _Asked, context: ssl.SSLContext) -> None:
-        host, _, port = request.address.rpartition(":")
+    def __init__(self, asked: _Asked, context: ssl.SSLContext) -> None:
+        host, _, port = asked.address.rpartition(":")
         super().__init__(host.strip("[]"), int(port), timeout=CONNECT_S)
-        self._context, self._name, self._silent_s = context, request.name, request.silent_s
+        self._context, self._name, self._silent_s = context, asked.name, asked.silent_s
         self.used_s = time.monotonic()
 
     def connect(self) -> None:
@@ -176,11 +169,12 @@ class _Connection(HTTPConnection):
         self.sock.settimeout(self._silent_s)
         self.sock = self._context.wrap_socket(self.sock, server_hostname=self._name)
 
-    def sent(self, request: _Asked, turn: _Turn) -> Reply:
+    def sent(self, asked: _Asked, turn: _Turn) -> Reply:
+        request = asked.request
         if self.sock is None:
             self.connect()
         turn.begin(self.sock)
-        self.sock.settimeout(request.silent_s)
+        self.sock.settimeout(asked.silent_s)
         headers = {"Content-Type": "application/octet-stream"}
         self.request(request.method, request.path, request.body, headers)
         response = self.getresponse()

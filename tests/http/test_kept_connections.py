@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.http.agent_calls import Into, Reply
+from jupyter_mntrain.http.agent_calls import Into, Reply, Request
 from jupyter_mntrain.http.kept_connections import KeptConnections
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
@@ -83,7 +83,7 @@ async def put(
     kept: KeptConnections, server: Server, path: str, body: bytes, subject: Subject = NODE
 ) -> bytes | None:
     address = f"127.0.0.1:{server.server_port}"
-    reply = await kept.reply(address, subject.dns_name, "PUT", path, body, silent_s=60.0)
+    reply = await kept.reply(address, subject.dns_name, Request("PUT", path, body), silent_s=60.0)
     assert reply is None or reply.is_success
     return None if reply is None else reply.body
 
@@ -117,7 +117,8 @@ async def test_an_answer_goes_into_its_place_while_it_comes(
     for size, rest in ((len(sent), b""), (len(sent) - 1, sent)):
         into = Into(bytearray(size), counts.append)
         address = f"127.0.0.1:{server.server_port}"
-        reply = await kept.reply(address, NODE.dns_name, "PUT", "/", sent, 60.0, into)
+        request = Request("PUT", "/", sent, into=into)
+        reply = await kept.reply(address, NODE.dns_name, request, 60.0)
         assert reply == Reply(is_success=True, body=rest)
         assert into.content == (bytes(size) if rest else sent)
     assert counts == sorted(counts)

@@ -11,7 +11,7 @@ import msgspec
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply
+from jupyter_mntrain.http.agent_calls import AgentCalls, Reply, Request
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import Placement
@@ -44,27 +44,13 @@ class PeerClient(AgentCalls):
         self._placement = placement
         self._kept = kept
 
-    async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+    async def send(self, request: Request) -> Reply:
+        timeout_s = REQUEST_TIMEOUT_S + request.extra_s
         for address in self._placement.agent:
-            if reply := await self._send_to(address, method, path, body, extra_s):
-                return reply
-        raise silence(self.node)
-
-    async def send_large(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        extra_s: float,
-        into: Into | None = None,
-    ) -> Reply:
-        if self._kept is None:
-            return await self.send(method, path, body, extra_s)
-        silent_s = REQUEST_TIMEOUT_S + extra_s
-        for address in self._placement.agent:
-            reply = await self._kept().reply(
-                address, self._name, method, path, body, silent_s, into
-            )
+            if request.is_large and self._kept is not None:
+                reply = await self._kept().reply(address, self._name, request, timeout_s)
+            else:
+                reply = await self._send_to(address, request, timeout_s)
             if reply is not None:
                 return reply
         raise silence(self.node)
@@ -74,23 +60,21 @@ class PeerClient(AgentCalls):
         """TLS name to expect. It contains the node id, so it proves that the right node answers."""
         return Subject(role="node", name=self._placement.node_id).dns_name
 
-    async def _send_to(
-        self, address: str, method: str, path: str, body: bytes | None, extra_s: float
-    ) -> Reply | None:
+    async def _send_to(self, address: str, request: Request, timeout_s: float) -> Reply | None:
         name = self._name
         host, _, port = address.rpartition(":")
         client = SimpleAsyncHTTPClient(force_instance=True, hostname_mapping={name: host})
         try:
-            request = HTTPRequest(
-                f"https://{name}:{port}{path}",
-                method=method,
+            sent = HTTPRequest(
+                f"https://{name}:{port}{request.path}",
+                method=request.method,
                 headers={"Content-Type": "application/json"},
-                body=body,
+                body=request.body,
                 connect_timeout=REQUEST_TIMEOUT_S,
-                request_timeout=REQUEST_TIMEOUT_S + extra_s,
+                request_timeout=timeout_s,
                 ssl_options=self._context,
             )
-            answer = await client.fetch(request, raise_error=False)
+            answer = await client.fetch(sent, raise_error=False)
             # tornado's own code 599 stands for every failure to get an answer.
             if answer.code == NO_ANSWER:
                 return None

@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 import httpx
-import msgspec
 from cryptography import x509
 
 from jupyter_mntrain import __version__
@@ -28,7 +27,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     split_lines,
     transport_error,
 )
-from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply, not_an_agent, refusal
+from jupyter_mntrain.http.agent_calls import AgentCalls, Reply, Request, not_an_agent, refusal
 from jupyter_mntrain.http.kept_connections import KeptConnections
 from jupyter_mntrain.launch.progress import Count
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
@@ -84,7 +83,7 @@ class AgentClient(AgentCalls):
         self._url = f"https://{address}"
 
     async def node_info(self) -> NodeInfo:
-        info = await self._ask("GET", Route.NODE, NodeInfo)
+        info = await self.ask("GET", Route.NODE, NodeInfo)
         self.check(info)
         return info
 
@@ -104,13 +103,13 @@ class AgentClient(AgentCalls):
     async def log_times(self, job_id: JobId, begin: int, end: int) -> tuple[tuple[int, float], ...]:
         """Return when the log's bytes between two offsets were written."""
         path = f"{Route.LOG_TIMES.format(job_id=job_id)}?begin={begin}&end={end}"
-        return (await self._ask("GET", path, LogTimes)).marks
+        return (await self.ask("GET", path, LogTimes)).marks
 
     async def stream(self) -> AsyncGenerator[api.StreamMessage, None]:
         """Stream a hello, then changes and a heartbeat per second, until the connection ends."""
         async with aclosing(self._lines(Route.STREAM, {})) as lines:
             async for line in lines:
-                yield self._decoded(api.stream_decoder.decode, line)
+                yield self.read(api.stream_decoder.decode, line)
 
     async def journal(
         self, job_id: JobId, *, since: int, follow: bool
@@ -122,7 +121,7 @@ class AgentClient(AgentCalls):
         params = {"since": since} | ({"follow": 1} if follow else {})
         async with aclosing(self._lines(Route.JOURNAL.format(job_id=job_id), params)) as lines:
             async for line in lines:
-                known = self._decoded(read_journal_line, line)
+                known = self.read(read_journal_line, line)
                 if known is not None:
                     yield known
 
@@ -148,7 +147,7 @@ class AgentClient(AgentCalls):
         asked = {"points": points, "begin": begin, "end": end}
         query = urlencode({name: value for name, value in asked.items() if value is not None})
         path = f"{Route.SAMPLES.format(job_id=job_id)}?{query}&by={by}"
-        return await self._ask("GET", path, NodeSamples, extra_s=SAMPLES_S)
+        return await self.ask("GET", path, NodeSamples, extra_s=SAMPLES_S)
 
     async def node_history(self, since_s: int, until_s: int, points: int) -> NodeHistory:
         """Return the node's usage between two Unix times, with at most ``points`` points per line.
@@ -157,7 +156,7 @@ class AgentClient(AgentCalls):
             NodeError: also of an agent that is too old to answer it.
         """
         query = urlencode({"since": since_s, "until": until_s, "points": points})
-        return await self._ask("GET", f"{Route.HISTORY}?{query}", NodeHistory, extra_s=SAMPLES_S)
+        return await self.ask("GET", f"{Route.HISTORY}?{query}", NodeHistory, extra_s=SAMPLES_S)
 
     def check(self, info: NodeInfo) -> None:
         """Check that the agent is the expected node and speaks our protocol.
@@ -184,32 +183,21 @@ class AgentClient(AgentCalls):
                 kind=Kind.OTHER_PROTOCOL,
             )
 
-    async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
-        timeout_s = ANSWER_TIMEOUT_S + extra_s
+    async def send(self, request: Request) -> Reply:
+        timeout_s = ANSWER_TIMEOUT_S + request.extra_s
+        if request.is_large and self.node_id is not None:
+            name = _dns_name(self.node_id)
+            reply = await self._connector.kept.reply(self.address, name, request, timeout_s)
+            if reply is not None:
+                return reply
+            # Without an answer, what follows finds out why.
         response = await self._request(
-            method,
-            path,
-            content=body,
+            request.method,
+            request.path,
+            content=request.body,
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None),
         )
         return Reply(response.is_success, response.content)
-
-    async def send_large(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        extra_s: float,
-        into: Into | None = None,
-    ) -> Reply:
-        kept, silent_s = self._connector.kept, ANSWER_TIMEOUT_S + extra_s
-        if self.node_id is not None:
-            name = _dns_name(self.node_id)
-            reply = await kept.reply(self.address, name, method, path, body, silent_s, into)
-            if reply is not None:
-                return reply
-        # Without an answer, this finds out why.
-        return await self.send(method, path, body, extra_s)
 
     async def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         # A kept connection may end in the moment in which it is used: a question is asked again.
@@ -250,12 +238,6 @@ class AgentClient(AgentCalls):
             if is_answered:
                 raise transport_error(error, self.address, self.node) from error
             raise await self._explained(error) from error
-
-    def _decoded(self, decode: Callable[[bytes], T], body: bytes) -> T:
-        try:
-            return decode(body)
-        except msgspec.DecodeError as error:
-            raise not_an_agent(self.address, self.node) from error
 
     async def _named(self) -> dict[str, str]:
         """Return the request extension with the TLS name that the certificate must have."""

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply, not_an_agent, refusal
+from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Request, not_an_agent
 from jupyter_mntrain.launch.files.records import (
     Cleaned,
     CleanRequest,
@@ -58,14 +58,15 @@ class FileCalls:
         return await self._ask("POST", Route.TRANSFERS, TransferState, deposit)
 
     async def put_piece(self, transfer: str, piece: int, content: bytes) -> None:
-        await self._send_piece("PUT", _path(transfer, piece), content, PIECE_S)
+        await self._agent.answer(_request("PUT", transfer, piece, content))
 
     async def piece(self, transfer: str, piece: int) -> bytes:
-        return await self._send_piece("GET", _path(transfer, piece), None, PIECE_S)
+        return await self._agent.answer(_request("GET", transfer, piece))
 
     async def piece_into(self, transfer: str, piece: int, into: Into) -> None:
         """Read a piece into a buffer. The node may still be receiving it itself."""
-        body = await self._send_piece("GET", _path(transfer, piece), None, PIECE_S, into)
+        asked = _request("GET", transfer, piece)._replace(into=into)
+        body = await self._agent.answer(asked)
         if len(body) == len(into.content):
             into.content[:] = body
             into.came(len(body))
@@ -74,8 +75,8 @@ class FileCalls:
 
     async def fetch_piece(self, transfer: str, piece: int, source: PieceSource) -> None:
         """Have the node fetch a piece from another node."""
-        asked = msgspec.json.encode(source)
-        await self._send_piece("POST", _path(transfer, piece), asked, 2 * PIECE_S)
+        asked = _request("POST", transfer, piece, msgspec.json.encode(source))
+        await self._agent.answer(asked._replace(extra_s=2 * PIECE_S))
 
     async def finish(self, transfer: str) -> TransferState:
         """Move a complete transfer to its destination."""
@@ -88,26 +89,9 @@ class FileCalls:
         return await self._ask("POST", Route.SPACE, Cleaned, request)
 
     async def _ask(self, method: str, path: str, answer: type[T], body: object = None) -> T:
-        content = None if method == "GET" else msgspec.json.encode(body)
-        reply = await self._send(method, path, content, DISK_S)
-        try:
-            return msgspec.json.decode(reply, type=answer)
-        except msgspec.DecodeError as error:
-            raise not_an_agent(self._agent.address, self.node) from error
-
-    async def _send(self, method: str, path: str, body: bytes | None, extra_s: float) -> bytes:
-        return self._body(await self._agent.send(method, path, body, extra_s))
-
-    async def _send_piece(
-        self, method: str, path: str, body: bytes | None, extra_s: float, into: Into | None = None
-    ) -> bytes:
-        return self._body(await self._agent.send_large(method, path, body, extra_s, into))
-
-    def _body(self, reply: Reply) -> bytes:
-        if not reply.is_success:
-            raise refusal(reply.body, self._agent.address, self.node)
-        return reply.body
+        return await self._agent.ask(method, path, answer, body, extra_s=DISK_S)
 
 
-def _path(transfer: str, piece: int) -> str:
-    return Route.PIECE.format(transfer=transfer, piece=piece)
+def _request(method: str, transfer: str, piece: int, body: bytes | None = None) -> Request:
+    path = Route.PIECE.format(transfer=transfer, piece=piece)
+    return Request(method, path, body, PIECE_S, is_large=True)

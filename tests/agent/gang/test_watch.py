@@ -13,7 +13,7 @@ from jupyter_mntrain.agent.gang import watch
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.watch import SYMPTOM_PATIENCE_S, GangWatch, reason_to_end
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.http.agent_calls import AgentCalls, Reply
+from jupyter_mntrain.http.agent_calls import AgentCalls, Reply, Request
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank, new_job_id
@@ -100,8 +100,8 @@ class Forgetful(AgentCalls):
         super().__init__(address, node)
         self._asked = asked
 
-    async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
-        self._asked.append(path)
+    async def send(self, request: Request) -> Reply:
+        self._asked.append(request.path)
         return Reply(
             is_success=False,
             body=msgspec.json.encode(Problem(kind=Kind.NO_SUCH_JOB, cause="not known here")),
