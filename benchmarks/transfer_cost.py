@@ -132,14 +132,13 @@ def _messages(name: Transfer, arguments: argparse.Namespace, device: Any) -> Cal
     messages = [encode(values, form) for form in forms]
 
     def run() -> None:
-        decoding(messages[0], forms.forward, into, None)
-        encoding(values, forms.forward, None)
-        for microbatch in (0, 1):
-            dither = dither_of(shape, forms.backward, (1, 2, microbatch, 4), device)
-            if microbatch:
-                decoding(messages[1], forms.backward, into, dither)
-            else:
-                encoding(values, forms.backward, dither)
+        for direction, (message, form) in enumerate(zip(messages, forms, strict=True)):
+            for way, boundary in enumerate((3, 4)):
+                dither = dither_of(shape, form, (1, 2, 0, boundary, direction), device)
+                if way:
+                    encoding(values, form, dither)
+                else:
+                    decoding(message, form, into, dither)
 
     return run
 

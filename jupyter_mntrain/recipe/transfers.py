@@ -47,13 +47,13 @@ class Code(NamedTuple):
     Args:
         bits: of a value, 4 to 8.
         tile: most values that share a scale, a power of two from 16; 0 = all of a token.
-        rotates: a Hadamard transform of each tile comes before, which spreads a value that is much
-            larger than the others.
+        directions: most directions of a message's values that are sent apart, in 8 bits: those in
+            which they are largest. Only the rest is in ``bits``.
     """
 
     bits: int
     tile: int = 0
-    rotates: bool = False
+    directions: int = 0
 
     @property
     def most(self) -> int:
@@ -70,8 +70,19 @@ class Code(NamedTuple):
         """Return the number of scales per token."""
         return -(-hidden // self.tile_of(hidden))
 
+    def directions_of(self, hidden: int) -> int:
+        """Return how many directions are sent apart: at most half a bit per value for them."""
+        return min(self.directions, hidden // 16)
 
-CODES: Final[dict[Format, Code]] = {"int8": Code(8), "int4": Code(4, tile=64, rotates=True)}
+    def scales_of(self, tokens: int, hidden: int) -> int:
+        """Return the number of scales of a message: of directions, of tokens' parts in them, and of
+        tiles.
+        """
+        apart = self.directions_of(hidden)
+        return tokens * self.tiles_of(hidden) + (apart + tokens if apart else 0)
+
+
+CODES: Final[dict[Format, Code]] = {"int8": Code(8), "int4": Code(4, tile=64, directions=8)}
 
 VERSION: Final = "1"
 """Of what messages look like, and of their random bits: ranks that exchange them must agree."""
@@ -94,8 +105,9 @@ def wire_bytes(form: Format, tokens: int, hidden: int, width: int) -> int:
     if form == "bfloat16":
         return tokens * hidden * BFLOAT16_BYTES
     code = CODES[form]
-    each = SCALE_BYTES + code.tile_of(hidden) * code.bits // 8
-    return tokens * code.tiles_of(hidden) * each
+    packed = tokens * code.tiles_of(hidden) * (code.tile_of(hidden) * code.bits // 8)
+    apart = code.directions_of(hidden) * (hidden + tokens)
+    return SCALE_BYTES * code.scales_of(tokens, hidden) + apart + packed
 
 
 def boundary_transfers(

@@ -33,8 +33,6 @@ def test_every_name_has_formats() -> None:
         ("none", 2, 2 * 768),
         ("bfloat16", 4, 2 * 768),
         ("int8", 4, 768 + 2),
-        ("int4", 4, 768 // 2 + 2 * 12),
-        ("int4", 2, 768 // 2 + 2 * 12),
     ],
 )
 def test_a_token_takes_its_values_and_scales(form: Format, width: int, size: int) -> None:
@@ -42,12 +40,19 @@ def test_a_token_takes_its_values_and_scales(form: Format, width: int, size: int
 
 
 @pytest.mark.parametrize(
-    ("hidden", "tile", "each"),
-    [(100, 64, 2 * 34), (64, 64, 34), (40, 64, 34), (32, 32, 18), (8, 16, 10)],
+    ("hidden", "tile", "each", "directions"),
+    [
+        *((768, 64, 12 * 34, 8), (100, 64, 2 * 34, 6), (64, 64, 34, 4), (40, 64, 34, 2)),
+        *((32, 32, 18, 2), (8, 16, 10, 0)),
+    ],
 )
-def test_the_last_tile_is_filled_up(hidden: int, tile: int, each: int) -> None:
+def test_4_bits_are_of_tiles_and_8_of_directions(
+    hidden: int, tile: int, each: int, directions: int
+) -> None:
     assert CODES["int4"].tile_of(hidden) == tile
-    assert wire_bytes("int4", 3, hidden, 4) == 3 * each
+    apart = directions * (hidden + 2) + 3 * (directions + 2) if directions else 0
+    for width in (2, 4):
+        assert wire_bytes("int4", 3, hidden, width) == apart + 3 * each
 
 
 def test_one_name_is_for_boundaries_between_nodes() -> None:

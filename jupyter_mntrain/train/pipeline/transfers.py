@@ -1,12 +1,17 @@
 """Transfers between stages in fewer bits: the codec, and the two ends of a boundary.
 
 A message is one tensor of bytes, whose size :func:`jupyter_mntrain.recipe.transfers.wire_bytes`
-tells: scales, then values. Activations are rounded to the nearest value. Gradients are dithered:
-sender and receiver add and subtract the same random numbers, so that what arrives is right on
-average, whatever is sent, with half the noise of rounding up or down at random. (Rounded to the
-nearest, gradients in 4 bits cost three times as much loss; subtractive dither: Roberts 1962,
-doi:10.1109/TIT.1962.1057702.) The numbers follow from seed, step, microbatch and boundary, so that
-schedules, microbatches in flight, restarts and resumes change no bit.
+tells: scales, then values. They are dithered: sender and receiver add and subtract the same random
+numbers, so that what arrives is right on average, whatever is sent, with half the noise of rounding
+up or down at random. (Rounded to the nearest, gradients in 4 bits cost three times as much loss;
+subtractive dither: Roberts 1962, doi:10.1109/TIT.1962.1057702.) The numbers follow from seed, step,
+microbatch, boundary and direction, so that schedules, microbatches in flight, restarts and resumes
+change no bit.
+
+Before 4 bits, what a message has in the few directions in which it is large is sent in 8. Of a
+small Llama's activations 87 % of the squares are in 8 of 128 directions, and 4 bits for the rest
+lose as little as 5 bits for all; outlier channels and tokens are such directions, too, so that they
+do not widen the scales of the others. Nothing is kept from one message to the next.
 """
 
 from __future__ import annotations
@@ -48,7 +53,8 @@ Decode = Callable[[torch.Tensor, Format, torch.Tensor, torch.Tensor | None], Non
 def encode(values: torch.Tensor, form: Format, dither: torch.Tensor | None = None) -> torch.Tensor:
     """Pack values into a message.
 
-    Where a value is not finite, all that share its scale become NaN.
+    Where a value is not finite, all that share its scale become NaN, or the whole message if it has
+    directions.
 
     Args:
         values: (…, hidden), floating-point.
@@ -66,15 +72,14 @@ def encode(values: torch.Tensor, form: Format, dither: torch.Tensor | None = Non
         message.view(torch.bfloat16).view(rows.shape).copy_(rows)
         return message
     code = CODES[form]
-    tiles = _tiled(rows.float(), code)
-    scales = tiles.abs().amax(-1, keepdim=True).mul_(_ROOM / code.most).to(torch.bfloat16)
-    scales = scales * (scales >= _LEAST)
-    packed_scales, packed = _parts(message, len(tiles))
-    packed_scales.copy_(scales.view(-1))
-    levels = tiles * scales.float().clamp_min_(_LEAST).reciprocal_()
-    if dither is not None:
-        levels.add_(dither.view(levels.shape), alpha=2.0**-_DITHER_BITS)
-    levels.round_()
+    rows = rows.float()
+    scales, packed = _parts(message, code.scales_of(len(rows), hidden))
+    if count := code.directions_of(hidden):
+        apart, scales, packed = _apart(scales, packed, count, hidden, len(rows))
+        apart.write_directions(_directions(rows, count))
+        rows = rows - apart.write_parts(rows)
+    levels, tile_scales = _rounded(_tiled(rows, code), code.most, dither)
+    scales.copy_(tile_scales.view(-1))
     if code.bits == 8:
         packed.view(torch.int8).view(levels.shape).copy_(levels)
     else:
@@ -97,18 +102,110 @@ def decode(
         rows.copy_(message.view(torch.bfloat16).view(rows.shape))
         return
     code = CODES[form]
-    tile, count = code.tile_of(hidden), len(rows) * code.tiles_of(hidden)
-    scales, packed = _parts(message, count)
+    scales, packed = _parts(message, code.scales_of(len(rows), hidden))
+    found: torch.Tensor | None = None
+    if count := code.directions_of(hidden):
+        apart, scales, packed = _apart(scales, packed, count, hidden, len(rows))
+        found = apart.values()
+    tiles, tile = len(scales), code.tile_of(hidden)
     if code.bits == 8:
-        levels = packed.view(torch.int8).view(count, tile).float()
+        levels = packed.view(torch.int8).view(tiles, tile).float()
     else:
-        levels = _unpacked(packed, code.bits, count, tile).float().sub_(code.most + 1)
+        levels = _unpacked(packed, code.bits, tiles, tile).float().sub_(code.most + 1)
     if dither is not None:
         levels.add_(dither.view(levels.shape), alpha=-(2.0**-_DITHER_BITS))
-    levels.mul_(scales.float().unsqueeze(-1))
-    if code.rotates:
-        levels = levels @ _rotation(tile, into.device)
-    rows.copy_(levels.view(len(rows), -1)[:, :hidden])
+    rest = levels.mul_(scales.float().unsqueeze(-1)).view(len(rows), -1)[:, :hidden]
+    rows.copy_(rest if found is None else found.add_(rest))
+
+
+class _Apart(NamedTuple):
+    """What a message has in 8 bits: directions, and each token's parts in them. Views of it.
+
+    Args:
+        directions: (count, hidden), int8.
+        parts: (tokens, count), int8.
+        direction_scales, part_scales: one for each row.
+    """
+
+    directions: torch.Tensor
+    parts: torch.Tensor
+    direction_scales: torch.Tensor
+    part_scales: torch.Tensor
+
+    def write_directions(self, directions: torch.Tensor) -> None:
+        levels, scales = _rounded(directions)
+        self.directions.copy_(levels)
+        self.direction_scales.copy_(scales)
+
+    def write_parts(self, rows: torch.Tensor) -> torch.Tensor:
+        """Write the tokens' parts, and return the values that are sent by them."""
+        levels, scales = _rounded(rows @ self._directions().T)
+        self.parts.copy_(levels)
+        self.part_scales.copy_(scales)
+        return self.values()
+
+    def values(self) -> torch.Tensor:
+        """Return what is sent in these directions, (tokens, hidden), float32."""
+        return (self.parts.float() * self.part_scales.float()) @ self._directions()
+
+    def _directions(self) -> torch.Tensor:
+        return self.directions.float() * self.direction_scales.float()
+
+
+def _apart(
+    scales: torch.Tensor, packed: torch.Tensor, count: int, hidden: int, tokens: int
+) -> tuple[_Apart, torch.Tensor, torch.Tensor]:
+    """Return what is apart in a message, and the scales and values of the rest; all are views."""
+    sizes = [count, tokens, len(scales) - count - tokens]
+    direction_scales, part_scales, scales = torch.split(scales, sizes)
+    sizes = [count * hidden, tokens * count, len(packed) - count * (hidden + tokens)]
+    directions, parts, packed = torch.split(packed, sizes)
+    apart = _Apart(
+        directions.view(torch.int8).view(count, hidden),
+        parts.view(torch.int8).view(tokens, count),
+        direction_scales.view(count, 1),
+        part_scales.view(tokens, 1),
+    )
+    return apart, scales, packed
+
+
+def _rounded(
+    tiles: torch.Tensor, most: int = 127, dither: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return values as whole numbers of a scale each, and the scales, (tiles, 1); float32.
+
+    Args:
+        tiles: (tiles, values), float32.
+        most: the largest whole number.
+    """
+    scales = tiles.abs().amax(-1, keepdim=True).mul_(_ROOM / most).to(torch.bfloat16).float()
+    scales = scales * (scales >= _LEAST)
+    levels = tiles * scales.clamp_min(_LEAST).reciprocal_()
+    if dither is not None:
+        levels.add_(dither.view(levels.shape), alpha=2.0**-_DITHER_BITS)
+    return levels.round_(), scales
+
+
+def _directions(rows: torch.Tensor, count: int) -> torch.Tensor:
+    """Return directions in which values are large, (count, hidden), orthogonal and of length 1.
+
+    One pass of the power method, from random ones. It need not find the largest: what is not in
+    these directions is sent with the rest. Of fewer tokens than directions, some are shorter.
+    """
+    begin = _hashes(count * rows.shape[-1], 0, 0, rows.device).view(count, -1)
+    parts = begin.float() @ rows.T
+    # Divided by the largest, as squares of very large or small numbers would not be any.
+    found = (parts / parts.abs().amax(-1, keepdim=True).clamp_min(_LEAST)) @ rows
+    found = found / found.abs().amax(-1, keepdim=True).clamp_min(_LEAST)
+    found = found / found.norm(dim=-1, keepdim=True).clamp_min(_LEAST)
+    products = found @ found.T + _SHORTER * torch.eye(count, device=rows.device)
+    triangle, _ = torch.linalg.cholesky_ex(products)
+    solved: torch.Tensor = torch.linalg.solve_triangular(triangle, found, upper=False)
+    return solved
+
+
+_SHORTER: Final = 1e-6
+"""Added to squares of lengths before they are made 1, so that what is 0 can stay it."""
 
 
 def dither_of(
@@ -132,6 +229,11 @@ def dither_of(
     hidden, code = shape[-1], CODES[form]
     count = math.prod(shape[:-1]) * code.tiles_of(hidden) * code.tile_of(hidden)
     begin, turn = _signed(np.random.SeedSequence(tuple(key)).generate_state(2).tolist())
+    return _hashes(count, begin, turn, device)
+
+
+def _hashes(count: int, begin: int, turn: int, device: torch.device) -> torch.Tensor:
+    """Return random numbers, (count,), int16."""
     words = torch.arange(-(-count // 2), dtype=torch.int32, device=device)
     # Apart from 0, of which the hash is 0, and from each other.
     words.mul_(_GOLDEN).add_(begin)
@@ -161,8 +263,7 @@ def _tiled(rows: torch.Tensor, code: Code) -> torch.Tensor:
     tile = code.tile_of(hidden)
     if missing := -hidden % tile:
         rows = functional.pad(rows, (0, missing))
-    tiles = rows.view(-1, tile)
-    return tiles @ _rotation(tile, rows.device) if code.rotates else tiles
+    return rows.view(-1, tile)
 
 
 def _pack(numbers: torch.Tensor, bits: int, packed: torch.Tensor) -> None:
@@ -197,15 +298,6 @@ def _unpacked(packed: torch.Tensor, bits: int, tiles: int, tile: int) -> torch.T
         for place, part in enumerate(numbers.chunk(8, dim=-1)):
             part.bitwise_or_(((planes >> place) & 1) << bit)
     return numbers
-
-
-@cache
-def _rotation(tile: int, device: torch.device) -> torch.Tensor:
-    """Return an orthonormal Hadamard matrix, (tile, tile), which is its own inverse."""
-    made = torch.ones((1, 1))
-    while len(made) < tile:
-        made = torch.cat([torch.cat([made, made], 1), torch.cat([made, -made], 1)])
-    return made.div_(math.sqrt(tile)).to(device)
 
 
 def signal_and_noise(values: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
@@ -319,9 +411,8 @@ class End:
 
     def _dither(self, values: torch.Tensor, microbatch: int) -> torch.Tensor | None:
         number = self.numbering
-        if not self.is_gradient:
-            return None
-        key = (number.seed, number.step, number.first + microbatch, self.boundary)
+        place = (number.first + microbatch, self.boundary, self.is_gradient)
+        key = (number.seed, number.step, *map(int, place))
         return dither_of(values.shape, self.form, key, values.device)
 
     @property

@@ -159,23 +159,24 @@ def _microbatch(
     for index in range(len(stages)):
         given.append(stages[index](taken[-1], one.positions))
         if index < len(formats):
-            received = _seen(given[-1].detach(), formats[index].forward, None)
+            key = (recipe.train.seed, *numbers, index, 0)
+            received = _seen(given[-1].detach(), formats[index].forward, key)
             taken.append(received.requires_grad_())
     loss = from_logits(given[-1], one.labels) / counted
     loss.backward()
     for boundary in reversed(range(len(formats))):
         gradient = taken[boundary + 1].grad
         assert gradient is not None
-        key = (recipe.train.seed, *numbers, boundary)
+        key = (recipe.train.seed, *numbers, boundary, 1)
         given[boundary].backward(_seen(gradient, formats[boundary].backward, key))
     return loss.item()
 
 
-def _seen(values: torch.Tensor, form: Format, key: tuple[int, ...] | None) -> torch.Tensor:
+def _seen(values: torch.Tensor, form: Format, key: tuple[int, ...]) -> torch.Tensor:
     """What the receiver has."""
     if form == "none":
         return values.clone()
-    dither = None if key is None else dither_of(values.shape, form, key, values.device)
+    dither = dither_of(values.shape, form, key, values.device)
     into = torch.empty_like(values)
     decode(encode(values, form, dither), form, into, dither)
     return into
