@@ -118,8 +118,8 @@ def test_outliers_do_not_cost_the_other_values(kind: str) -> None:
 
 @pytest.mark.parametrize("form", ["int8", "int4"])
 def test_gradients_are_right_on_average(form: Format) -> None:
-    """A thousand roundings: the error of their mean falls by the root of that, as noise does."""
-    values, times = some(4, 72), 1000
+    """Many roundings: the error of their mean falls by the root of their number, as noise does."""
+    values, times = some(4, 72), 200
     total = torch.zeros_like(values)
     for number in range(times):
         total += seen(values, form, 7, number)
@@ -224,6 +224,7 @@ def test_pipelines_have_the_gradients_of_one_microbatch_after_the_other(
     found = outcome(world(size), name)
     assert found.gradient_error <= (0.0 if name in ORDERED else 1e-5)
     assert found.loss_error <= 1e-6
+    assert found.evaluation_error <= 1e-6
     if size == 2:  # else gradients are summed over ranks, too
         own = {rank: {} for rank in found.sent_bytes} | found.sent_bytes
         assert name == "8 bits, tied" or own == found.expected_bytes
@@ -251,9 +252,9 @@ def test_a_resumed_run_rounds_as_the_unbroken_one(world: Any) -> None:
 
 @pytest.mark.slow
 def test_the_journal_tells_coding_and_what_is_lost(world: Any) -> None:
-    from tests.train.pipeline.transferred import lines_of
-
-    steps = [*lines_of(world(2) / "journal")]
+    journal = world(2) / "journal"
+    lines = [line for path in journal.glob("*.ndjson") for line in path.read_bytes().splitlines()]
+    steps = [one for one in map(msgspec.json.decode, lines) if one["kind"] == "step"]
     assert {one["rank"] for one in steps} == {0, 1}
     for one in steps:
         assert 0.0 < one["coding_s"] < one["step_s"]

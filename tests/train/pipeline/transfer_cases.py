@@ -64,6 +64,8 @@ class Outcome(msgspec.Struct):
     gradient_error: float
     """Largest difference over the largest value, worst of all parameters."""
     loss_error: float
+    evaluation_error: float
+    """Of the loss on the same batch, where nothing is compressed."""
     sent_bytes: dict[int, dict[int, int]]
     expected_bytes: dict[int, dict[int, int]]
     coded: dict[int, int]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +95,12 @@ def _run(settings: tuple[str, ...], world: World) -> Outcome:
         compared += [(one.boundary, one.is_gradient, one.ratio_db()) for one in taken.compared]
         sent = taken.sent_bytes
         coded = len(taken.coded)
+    evaluated = pipeline.forwards.evaluate(batch)
+    dist.all_reduce(evaluated)
     mine = Outcome(
         gradient_error=worst,
         loss_error=off,
+        evaluation_error=abs(evaluated.item() - _evaluated(recipe, every, batch)) / batch.counted,
         sent_bytes={world.rank: sent},
         expected_bytes={world.rank: _expected(recipe, config, layout, formats, grid, world)},
         coded={world.rank: coded},
@@ -109,6 +111,7 @@ def _run(settings: tuple[str, ...], world: World) -> Outcome:
     return Outcome(
         max(one.gradient_error for one in told),
         max(one.loss_error for one in told),
+        max(one.evaluation_error for one in told),
         *(
             {rank: found for one in told for rank, found in getattr(one, name).items()}
             for name in ("sent_bytes", "expected_bytes", "coded", "compared")
@@ -172,6 +175,18 @@ def _microbatch(
     return loss.item()
 
 
+def _evaluated(recipe: Recipe, stages: dict[int, StageModule], batch: Batch) -> float:
+    """The sum of losses, of what is sent as it is computed."""
+    total = 0.0
+    with torch.no_grad():
+        for one in batch.parts(recipe.microbatch_size):
+            hidden = one.inputs
+            for index in range(len(stages)):
+                hidden = stages[index](hidden, one.positions)
+            total += from_logits(hidden, one.labels).item()
+    return total
+
+
 def _seen(values: torch.Tensor, form: Format, key: tuple[int, ...]) -> torch.Tensor:
     """What the receiver has."""
     if form == "none":
@@ -226,12 +241,3 @@ def _resumed(folder: Path, world: World) -> Resumed:
 def _train(text: Path, directory: Path, *more: str) -> tuple[float, ...]:
     own = (f"data.source={text}", f"checkpoint.directory={directory}")
     return train(parse_recipe("", [*RESUMED, *own, *more])).losses
-
-
-def lines_of(journal: Path) -> Iterator[dict[str, Any]]:
-    """All that ranks have written of their steps."""
-    for path in sorted(journal.glob("*.ndjson")):
-        for line in path.read_bytes().splitlines():
-            found = msgspec.json.decode(line)
-            if found["kind"] == "step":
-                yield found
