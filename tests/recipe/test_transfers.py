@@ -15,6 +15,7 @@ from jupyter_mntrain.recipe.transfers import (
     Format,
     Transfer,
     boundary_transfers,
+    told_transfers,
     wire_bytes,
 )
 
@@ -73,6 +74,18 @@ def test_one_name_is_for_boundaries_between_nodes() -> None:
 def test_a_list_is_taken_as_it_is() -> None:
     given: tuple[Transfer, ...] = ("int8", "none", "int4")
     assert boundary_transfers(given, range(4), ["wopr"] * 4) == given
+
+
+@pytest.mark.wording
+def test_what_is_sent_in_fewer_bits_is_said() -> None:
+    said = told_transfers(
+        ("int8-int4", "none", "bfloat16", "int8-int4"), tokens=2048, hidden=2048, width=2
+    )
+    assert [*said] == [
+        "int8-int4 between stages 0 and 1, 3 and 4: activations take 50% and gradients take 27%"
+        + " of the bytes",
+        "bfloat16 between stages 2 and 3: as they compute",
+    ]
 
 
 def test_where_nothing_plans_nothing_is_compressed() -> None:

@@ -61,6 +61,28 @@ def train_with_a_fault(words: list[str]) -> None:
     train(words)
 
 
+def train_as_another_version(words: list[str]) -> None:
+    """The trainer, whose second rank writes messages otherwise."""
+    from jupyter_mntrain.train import prepare
+
+    if os.environ["RANK"] == "1":
+        prepare.VERSION = "0"
+    train(words)
+
+
+@pytest.mark.slow
+def test_ranks_whose_messages_differ_say_so_before_they_exchange_any(recipe: Path) -> None:
+    (recipe.parent / "model" / INDEX).unlink()
+    write_model("olmo2", recipe.parent / "model", vocab_size=SIZE)
+    words = ("--set", "pipeline.transfer=int8")
+    for ended in run_ranks(recipe, ["one", "two"], *words, program=train_as_another_version):
+        assert ended.exit_code == 2
+        assert "Traceback" not in ended.err
+        (said,) = (line for line in ended.err.splitlines() if line.startswith("mntrain: "))
+        assert "format of transfers" in said
+        assert "pipeline.transfer" in said
+
+
 @pytest.mark.slow
 def test_a_fault_of_one_rank_is_told_by_the_others(recipe: Path) -> None:
     first, second = run_ranks(recipe, ["one", "two"], program=train_with_a_fault)

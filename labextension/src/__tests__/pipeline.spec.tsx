@@ -9,7 +9,11 @@ afterEach(cleanup);
 const CHOICE = { rank: null, node: null };
 
 function strip(coding?: number) {
-  const ranks = [rankSummary(0), rankSummary(1, { coding })];
+  const compared = [
+    { boundary: 1, ratio_db: 41.8 },
+    { boundary: 0, is_gradient: true, ratio_db: 17.2 }
+  ];
+  const ranks = [rankSummary(0), rankSummary(1, { coding, compared })];
   const store = stored({ summary: summary(ranks) });
   render(
     <PipelineStrip
@@ -38,5 +42,6 @@ describe('the shares of a step', () => {
       expect.objectContaining({ length: 5 })
     ]);
     screen.getByRole('img', { name: /computing 50.*, encoding 4/ });
+    screen.getByTitle(/bits; 42 dB .* to stage 2; 17 dB .* to stage 0$/);
   });
 });

@@ -150,7 +150,10 @@ function StripRow(props: IStripProps & IRow): JSX.Element {
         <span
           key={part}
           className={`mnt-strip-number${i === 0 ? ' b' : ''}`}
-          title={words[part].meaning}
+          title={[
+            words[part].meaning,
+            ...(part === 'coding' ? noiseOf(rows) : [])
+          ].join('; ')}
         >
           <Measured
             value={shares[i]}
@@ -164,6 +167,17 @@ function StripRow(props: IStripProps & IRow): JSX.Element {
         </span>
       ))}
     </div>
+  );
+}
+
+/** How much larger what a rank sends in fewer bits is than what is lost by that. */
+function noiseOf(rows: IRankRows): string[] {
+  return (rows.who.compared ?? []).map(one =>
+    trans.__(
+      '%1 dB of signal to noise to stage %2',
+      Math.round(one.ratio_db ?? 0),
+      one.is_gradient ? one.boundary : one.boundary + 1
+    )
   );
 }
 
