@@ -91,6 +91,10 @@ ROWS: tuple[Row, ...] = (
     ),
     row("`pipeline.microbatches`", "pipeline.microbatches=2", "pipeline.microbatches=8"),
     row(
+        "`pipeline.transfer`",
+        *(f'pipeline.transfer=["{one}"]' for one in ("int8", "int8-int4", "int4")),
+    ),
+    row(
         "`pipeline.schedule`, `stages_per_rank`",
         *("pipeline.schedule=1f1b", "pipeline.schedule=gpipe"),
         *("pipeline.schedule=eager-zero-bubble", "pipeline.schedule=interleaved-1f1b"),
@@ -201,7 +205,6 @@ UNTRIED: Mapping[str, str] = {
     "needs a GPU": "train.device memory.offload_activations",
     "an address": "report.prometheus_port report.prometheus_address",
     "where checkpoints are": "checkpoint.directory",
-    "not measured yet": "pipeline.transfer",
 }
 """Fields that no row changes, by the reason."""
 
