@@ -7,7 +7,7 @@ fill up the last tile of a token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
@@ -111,7 +111,7 @@ def wire_bytes(form: Format, tokens: int, hidden: int, width: int) -> int:
 
 
 def boundary_transfers(
-    given: Transfer | Sequence[Transfer], ranks: Sequence[int], nodes: Sequence[str]
+    given: Transfer | Sequence[Transfer], ranks: Sequence[int], nodes: Sequence[Hashable]
 ) -> tuple[Transfer, ...]:
     """Return how each boundary sends, from that of the first two stages on.
 

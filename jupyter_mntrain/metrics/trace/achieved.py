@@ -32,6 +32,7 @@ def achieved(plan: Plan, measured: Measured, job: str) -> KnownSpeeds:
             bytes_per_s=None if old is None else old / ratio,
             source=source,
             is_measured=True,
+            codecs=rank.speed.codecs,
         )
         device = (rank.node, rank.device)
         known = devices.get(device)

@@ -46,6 +46,28 @@ class StepSpans(Record, frozen=True):
     step: int | None = None
 
 
+class CodecSpeed(Record, frozen=True):
+    """The speed at which a device compresses what stages send to each other, and the other way.
+
+    Args:
+        form: format of the messages: ``bfloat16``, ``int8`` or ``int4``.
+        activations, gradients: bytes per second that are compressed, as they are computed;
+            gradients are rounded at random.
+        decoding: bytes per second that are made of messages.
+    """
+
+    form: str
+    activations: float
+    gradients: float
+    decoding: float
+
+    def faster(self, times: float) -> CodecSpeed:
+        """Return the speed, multiplied."""
+        return CodecSpeed(
+            self.form, times * self.activations, times * self.gradients, times * self.decoding
+        )
+
+
 class DeviceSpeed(Record, frozen=True):
     """The speed of a device for one rank in one dtype.
 
@@ -58,6 +80,8 @@ class DeviceSpeed(Record, frozen=True):
             of its backward pass, as much of either half.
         layer_bytes_per_s: at which what a layer saves for its backward pass is written and read, so
             that measured layers take as long as they did; ``None``: as ``bytes_per_s``.
+        codecs: of compressed messages, by format; those that are missing are guessed from
+            ``bytes_per_s``.
     """
 
     flops_per_s: float
@@ -66,6 +90,7 @@ class DeviceSpeed(Record, frozen=True):
     is_measured: bool = False
     overhead_s: float = 0.0
     layer_bytes_per_s: float | None = None
+    codecs: tuple[CodecSpeed, ...] = ()
 
 
 class MeasuredLayer(Record, frozen=True):
@@ -120,6 +145,7 @@ class DeviceMeasurement(Record, frozen=True):
         bytes_per_s: of its memory, read and written.
         operation_s: fixed cost of one operation on a few values.
         layers: with wide and narrow layers, and few and many tokens.
+        codecs: of messages between stages; empty if an older version measured.
         disturbed: what disturbed the measurement, in words; empty if nothing did.
         achieved: by the newest job that trained on it in this dtype.
     """
@@ -132,6 +158,7 @@ class DeviceMeasurement(Record, frozen=True):
     bytes_per_s: float
     operation_s: float
     layers: tuple[MeasuredLayer, ...] = ()
+    codecs: tuple[CodecSpeed, ...] = ()
     uuid: str = ""
     ranks: int = 1
     threads: int = 1
@@ -193,6 +220,8 @@ class PlannedRank(Record, frozen=True):
         layers: of each of its stages.
         computing_s: seconds of a step in which it computes.
         bubble: share of a step in which it does not.
+        coding_s: seconds of a step in which it encodes and decodes compressed messages, and does
+            not compute.
         memory_bytes: that it needs.
         memory_limit_bytes: that it has; ``None`` if that is unknown.
     """
@@ -205,6 +234,7 @@ class PlannedRank(Record, frozen=True):
     bubble: float
     memory_bytes: float
     memory_limit_bytes: float | None = None
+    coding_s: float = 0.0
 
 
 class PlannedLink(Record, frozen=True):
@@ -222,6 +252,18 @@ class PlannedLink(Record, frozen=True):
     speed: LinkSpeed
     sent_bytes: float
     busy: float
+
+
+class Compressed(Record, frozen=True):
+    """What ranks on two nodes send to each other is compressed.
+
+    Args:
+        transfer: how, as in ``pipeline.transfer`` of recipes, such as ``int8``.
+        nodes: their names.
+    """
+
+    transfer: str
+    nodes: tuple[str, str]
 
 
 class OtherPlan(Record, frozen=True):
@@ -271,12 +313,18 @@ class Plan(Record, frozen=True):
         order: participants in the best order, as indices into those given.
         ranks: of the first pipeline, in order.
         links: of the first pipeline, between nodes.
+        compressed: what is compressed between nodes, in the order of stages.
+        compressed_gain: predicted step without compression / this one; ``None`` where nothing is
+            compressed, or the recipe says so.
+        uncompressed: why nothing may be compressed, in words; empty if it may be.
         in_flight: microbatches in flight per stage; empty where the schedule fixes them.
         deferred: gradients of weights that each stage defers at most; empty without.
         update_s: seconds of the step that the optimizer takes.
         bottleneck: what sets the pace, in words.
-        others: the equal split, the second best, and other ways to split the job.
-        improvements: what would help, most helpful first; empty where nobody asked.
+        others: the equal split, the second best, other ways to split the job, and, where somebody
+            asked what would help, to send between nodes.
+        improvements: what would help; empty where nobody asked. What is set in the recipe comes
+            before other hardware, and of either the most helpful first.
         guesses: what was not measured, in words.
     """
 
@@ -286,6 +334,9 @@ class Plan(Record, frozen=True):
     order: tuple[int, ...] = ()
     ranks: tuple[PlannedRank, ...] = ()
     links: tuple[PlannedLink, ...] = ()
+    compressed: tuple[Compressed, ...] = ()
+    compressed_gain: float | None = None
+    uncompressed: str = ""
     in_flight: tuple[int, ...] = ()
     deferred: tuple[int, ...] = ()
     update_s: float = 0.0

@@ -21,7 +21,7 @@ from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween, slowest_link
 from jupyter_mntrain.plan.prediction.simulator import (
     FREE,
-    SOCKET_BYTES,
+    CodingTimes,
     LinkTimes,
     Pair,
     Simulated,
@@ -32,8 +32,13 @@ from jupyter_mntrain.plan.prediction.step import (
     Passed,
     RankCost,
     best_split,
+    boundaries,
     chain_seconds,
+    coding_times,
+    message_times,
     passed_in_step,
+    plain_times,
+    shares_of,
     stage_cost,
     steady_seconds,
     times_under,
@@ -99,6 +104,11 @@ class Setup(Record, frozen=True):
     @property
     def checkpointing(self) -> Checkpointing:
         return self.recipe.checkpointing
+
+    @property
+    def settings(self) -> tuple[ScheduleName, int, Checkpointing]:
+        """Those of them that differ between setups of one recipe."""
+        return self.schedule, self.microbatches, self.checkpointing
 
     @property
     def defers(self) -> bool:
@@ -614,26 +624,48 @@ class Price:
             self._own[self.stages.rank_of(stage)].append(stage)
         self._roles: dict[tuple[bool, bool, int], tuple[StageTimes, StageTimes]] = {}
         self._config = config
-        recipe = setup.recipe
-        tokens = recipe.microbatch_size * recipe.data.sequence_length
-        self.message_bytes: float = tokens * config["hidden_size"] * WIDTHS[recipe.dtype]
         self._over_gloo = not any(place.is_gpu for place in chain.places)
+        # A boundary is between nodes if it is so in one of the pipelines side by side.
+        held = [tuple(device.node for device in place.devices) for place in chain.places]
+        self.boundaries = boundaries(setup.recipe, config, held)
         self._links = {
-            pair: LinkTimes(
-                link.latency_s,
-                self.message_bytes / link.bytes_per_s,
-                SOCKET_BYTES / link.bytes_per_s if self._over_gloo else 0.0,
-            )
+            pair: plain_times(link, self.boundaries, over_gloo=self._over_gloo)
             for pair, link in chain.links.items()
         }
+        self._coding: list[CodingTimes] = [
+            coding_times(self.boundaries, stage, chain.places[self.stages.rank_of(stage)].speed)
+            for stage in range(self.stages.number)
+        ]
+        self._onward, self._back = message_times(self.boundaries, self._link)
+        self._carried = self._carried_by_links()
         self._nodes = [place.devices[0].node for place in chain.places]
-        ends = range(self.places - 1)
         self._shared_s = self._busiest_interface()
-        self._onward = [self.link(one, one + 1) for one in ends]
-        self._back = [self.link(one + 1, one) for one in ends]
 
-    def link(self, sender: int, receiver: int) -> LinkTimes:
+    def _link(self, sender: int, receiver: int) -> LinkTimes:
+        """Return the times of a message without compression."""
         return self._links.get((sender, receiver), FREE)
+
+    def _carried_by_links(self) -> dict[Pair, tuple[float, float]]:
+        """Return the bytes of one microbatch on each link between nodes, and their seconds."""
+        found: dict[Pair, tuple[float, float]] = {}
+        for one, there, back in zip(self.boundaries, self._onward, self._back, strict=True):
+            here, other = one.ranks
+            for pair, size, times in (
+                ((here, other), one.forward, there),
+                ((other, here), one.backward, back),
+            ):
+                if pair in self._links:
+                    before, before_s = found.get(pair, (0.0, 0.0))
+                    found[pair] = before + size, before_s + times.occupied
+        return found
+
+    def sent_bytes(self, pair: Pair) -> float:
+        """Return the bytes that a link between nodes carries for one microbatch."""
+        return self._carried.get(pair, (0.0, 0.0))[0]
+
+    def busy_s(self, pair: Pair) -> float:
+        """Return the seconds that a link between nodes is busy with one microbatch."""
+        return self._carried.get(pair, (0.0, 0.0))[1]
 
     def times(self, split: Sequence[int]) -> list[StageTimes]:
         """Return the times of each stage, for these numbers of layers."""
@@ -670,8 +702,14 @@ class Price:
         return tuple(split)
 
     def total(self, times: StageTimes) -> float:
-        """Return the seconds of one microbatch in a stage. DualPipeV splits only some backward
-        passes.
+        """Return the seconds that one microbatch occupies a stage's device, with its messages'
+        encoding and decoding.
+        """
+        return self._computed(times) + times.coding.seconds
+
+    def _computed(self, times: StageTimes) -> float:
+        """Return the seconds of computing one microbatch in a stage. DualPipeV splits only some
+        backward passes.
         """
         if KINDS[self.setup.schedule].splits_backward and self.setup.schedule != "dualpipev":
             return times.forward + times.inputs + times.weights
@@ -687,10 +725,7 @@ class Price:
         computing = [0.0] * self.places
         for stage, one in enumerate(times):
             computing[self.stages.rank_of(stage)] += self.total(one)
-        busiest = max(
-            (count * self.crossings(pair) * link.occupied for pair, link in self._links.items()),
-            default=0.0,
-        )
+        busiest = max((count * busy_s for _, busy_s in self._carried.values()), default=0.0)
         if self.per_rank > 1 or self.places == 1:
             return max(busiest, count * max(computing))
         forth = list(accumulate((one.forward for one in times), initial=0.0))
@@ -702,12 +737,6 @@ class Price:
             for place in range(self.places)
         )
         return max(busiest, *through)
-
-    def crossings(self, pair: Pair) -> int:
-        """Return the number of messages of one microbatch on a link."""
-        ranks = [self.stages.rank_of(stage) for stage in range(self.stages.number)]
-        neighbors = list(pairwise(ranks))
-        return neighbors.count(pair) + neighbors.count((pair[1], pair[0]))
 
     def counts(self, split: Sequence[int]) -> Counts | None:
         """Return the counts that the trainer chooses for these times and links, or the
@@ -765,8 +794,17 @@ class Price:
         found = [0.0] * self.places
         for stage, one in enumerate(times):
             is_halved = counts is not None and counts.deferred[stage] > 0
-            each = one.forward + one.inputs + one.weights if is_halved else self.total(one)
+            each = one.forward + one.inputs + one.weights if is_halved else self._computed(one)
             found[self.stages.rank_of(stage)] += microbatches * each
+        return found
+
+    def coding_s(self) -> list[float]:
+        """Return the seconds that each place encodes and decodes messages in one pass over the
+        schedule.
+        """
+        found = [0.0] * self.places
+        for stage, one in enumerate(self._coding):
+            found[self.stages.rank_of(stage)] += self.setup.microbatches * one.seconds
         return found
 
     def _shared(self, apart: float, times: Sequence[StageTimes], counts: Counts) -> float:
@@ -783,8 +821,8 @@ class Price:
     def _busiest_interface(self) -> float:
         """Return the busiest shared interface's seconds per microbatch; 0 if none is shared."""
         busy: dict[tuple[str, str], list[float]] = {}
-        for pair, link in self._links.items():
-            occupied = self.crossings(pair) * link.occupied
+        for pair in self._links:
+            occupied = self.busy_s(pair)
             for way, place in zip(("out", "in"), pair, strict=True):
                 busy.setdefault((way, self._nodes[place]), []).append(occupied)
         return max((sum(one) for one in busy.values() if len(one) > 1), default=0.0)
@@ -799,7 +837,8 @@ class Price:
             orders,
             self.stages,
             times,
-            self.link,
+            self._link,
+            share_of=shares_of(self.boundaries),
             node_of=self._nodes.__getitem__ if is_shared else None,
             is_one_connection=self._over_gloo and kind.most == 1 and not kind.is_eager,
         )
@@ -823,8 +862,13 @@ class Price:
         if key not in self._roles:
             self._roles[key] = self._priced(is_first, is_last, place)
         one, two = self._roles[key]
+        more = layers - 1
         return StageTimes(
-            *(here + (layers - 1) * (more - here) for here, more in zip(one, two, strict=True))
+            one.forward + more * (two.forward - one.forward),
+            one.backward + more * (two.backward - one.backward),
+            one.inputs + more * (two.inputs - one.inputs),
+            one.weights + more * (two.weights - one.weights),
+            self._coding[stage],
         )
 
     def _priced(self, is_first: bool, is_last: bool, place: int) -> tuple[StageTimes, StageTimes]:
@@ -897,7 +941,7 @@ class Choice(NamedTuple):
     @property
     def settings(self) -> tuple[ScheduleName, int, Checkpointing]:
         """The schedule, number of microbatches and recomputation."""
-        return self.setup.schedule, self.setup.microbatches, self.setup.checkpointing
+        return self.setup.settings
 
     @property
     def step_s(self) -> float:
@@ -911,6 +955,11 @@ class Choice(NamedTuple):
             "pipeline.split": json.dumps(self.split),
             "memory.checkpointing": self.setup.checkpointing,
         }
+        transfer = self.setup.recipe.pipeline.transfer
+        if transfer != "auto":
+            values["pipeline.transfer"] = (
+                transfer if isinstance(transfer, str) else json.dumps(transfer)
+            )
         if self.counts is not None and len(self.split) > 1:
             values["pipeline.in_flight"] = json.dumps(self.counts.ahead)
             if self.setup.defers:
@@ -919,15 +968,19 @@ class Choice(NamedTuple):
 
 
 class Priced:
-    """A setup on a chain, with its predicted time and memory."""
+    """A setup on a chain, with its predicted time and memory.
 
-    def __init__(self, task: Task, chain: Chain, setup: Setup) -> None:
+    Args:
+        room: of the same setup with other transfers, if it is known.
+    """
+
+    def __init__(self, task: Task, chain: Chain, setup: Setup, room: Room | None = None) -> None:
         self._task, self._chain = task, chain
         self.setup = setup
         self.price = Price(setup, task.config, chain)
         self.lack: Shortfall | None = None
         """The shortfall of the last split that did not fit."""
-        self.room = Room(setup, task.config, chain)
+        self.room = room or Room(setup, task.config, chain)
         self._cap = self.price.places
         self._agreement_s: float | None = None
         self._ends: dict[tuple[tuple[int, ...], int], End] = {}
@@ -1007,6 +1060,10 @@ class Priced:
                 break
             best = moved
         return self._with_counts(best)
+
+    def again(self, found: Choice) -> Choice:
+        """Return the choice with the same split and counts as another one."""
+        return self._found(found.split, found.counts)
 
     def with_split(self, split: tuple[int, ...]) -> Choice | None:
         """Return the choice for another split; ``None`` if it does not fit."""

@@ -18,6 +18,39 @@ from jupyter_mntrain.recipe.instructions import Actions, StageAction, Stages
 # Times of stages and links that a step is simulated with, and the step that results. Pure.
 
 
+class CodingTimes(NamedTuple):
+    """The seconds per microbatch in which a stage's device decodes what the stage receives, before
+    it computes, and encodes what it sends, after that. It computes nothing meanwhile.
+
+    Args:
+        activation_in, activation_out: of the activation from the stage before it, and to the next.
+        gradient_in, gradient_out: of the gradient from the next stage, and to the one before it.
+    """
+
+    activation_in: float = 0.0
+    activation_out: float = 0.0
+    gradient_in: float = 0.0
+    gradient_out: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all four."""
+        return sum(self)
+
+    def around(self, kind: str) -> tuple[float, float]:
+        """Return the seconds before and after an action."""
+        match kind:
+            case "F":
+                return self.activation_in, self.activation_out
+            case "W":
+                return 0.0, 0.0
+            case _:
+                return self.gradient_in, self.gradient_out
+
+
+NOTHING_CODED: Final = CodingTimes()
+
+
 class StageTimes(NamedTuple):
     """The seconds that one stage computes per microbatch.
 
@@ -26,12 +59,14 @@ class StageTimes(NamedTuple):
         backward: of inputs and weights together.
         inputs: of the gradients of inputs alone.
         weights: of the gradients of weights alone.
+        coding: what its compressed messages take in addition.
     """
 
     forward: float
     backward: float
     inputs: float
     weights: float
+    coding: CodingTimes = NOTHING_CODED
 
     def of(self, kind: str) -> float:
         match kind:
@@ -283,6 +318,11 @@ def unordered(sent_or_received: StageAction, pair: Pair) -> Hashable:  # noqa: A
     return None
 
 
+def whole(received: StageAction) -> float:  # noqa: ARG001 - of all alike
+    """Return the share of a message that is sent: all of it."""
+    return 1.0
+
+
 def simulate(
     orders: Sequence[Actions],
     stages: Stages,
@@ -290,6 +330,7 @@ def simulate(
     link: Callable[[int, int], LinkTimes],
     queue_of: QueueOf = unordered,
     *,
+    share_of: Callable[[StageAction], float] = whole,
     is_batched: bool = False,
     receives_beside: bool = False,
     node_of: Callable[[int], Hashable] | None = None,
@@ -300,7 +341,9 @@ def simulate(
     Args:
         orders: of each rank; from :func:`~jupyter_mntrain.recipe.instructions.make_order`.
         times: of each stage.
-        link: from rank to rank.
+        link: of a message from rank to rank that is not compressed.
+        share_of: the bytes of a message, over those that it has without compression, by its
+            receiver's action; the same in every microbatch.
         is_batched: whether messages that a rank starts one right after another are one operation of
             its queue, as in torch's schedules of one stage per rank.
         receives_beside: whether receives begin next to what is computed, on a CUDA stream of their
@@ -314,17 +357,32 @@ def simulate(
         DeadlockError: the ranks would never end.
     """
     queues = Queues(queue_of, is_batched=is_batched)
-    walk = _Walk(orders, stages, times, link, queues, node_of, is_one_connection=is_one_connection)
+    walk = _Walk(
+        orders,
+        stages,
+        times,
+        link,
+        queues,
+        share_of,
+        node_of,
+        is_one_connection=is_one_connection,
+    )
     walk.run(receives_beside=receives_beside)
     return walk.result()
 
 
 class _Message:
-    """A message in transit."""
+    """A message in transit.
 
-    def __init__(self, pair: Pair, times: LinkTimes) -> None:
+    Args:
+        times: its own.
+        share: of a message that is not compressed.
+    """
+
+    def __init__(self, pair: Pair, times: LinkTimes, share: float) -> None:
         self.pair = pair
         self.times = times
+        self.share = share
         self.is_sent = self.is_awaited = self.begins = False
         self.begin_s = 0.0
         """When it was in front on its link."""
@@ -341,6 +399,7 @@ class _Walk:
         times: Sequence[StageTimes],
         link: Callable[[int, int], LinkTimes],
         queues: Queues,
+        share_of: Callable[[StageAction], float],
         node_of: Callable[[int], Hashable] | None,
         *,
         is_one_connection: bool,
@@ -349,6 +408,9 @@ class _Walk:
         self._stages = stages
         self._times = times
         self._link = link
+        self._share_of = share_of
+        self._alike: dict[tuple[str, int], tuple[Pair, LinkTimes, float]] = {}
+        """Ends, times and share of the messages that a stage receives, by kind."""
         self._queues = queues
         self._at = [0] * len(orders)
         self._clock = [0.0] * len(orders)
@@ -427,10 +489,13 @@ class _Walk:
         self._end = max(self._end, now)
 
     def _compute(self, rank: int, action: StageAction, now: float) -> None:
-        end = now + self._times[action.stage].of(action.kind)
-        self._computed[rank].append(BusySpan(action, now, end))
+        times = self._times[action.stage]
+        before_s, after_s = times.coding.around(action.kind)
+        begin = now + before_s
+        end = begin + times.of(action.kind)
+        self._computed[rank].append(BusySpan(action, begin, end))
         self._at[rank] += 1
-        self._at_time(end, lambda then: self._go_on(rank, then))
+        self._at_time(end + after_s, lambda then: self._go_on(rank, then))
 
     def _needed(self, action: StageAction) -> StageAction | None:
         """Return the message that an action needs from another rank, if any."""
@@ -461,11 +526,20 @@ class _Walk:
             is_message = action.kind.startswith(("SEND", "RECV"))
             if is_message:
                 received = self._received(action)
-                before = received.stage + (-1 if received.kind == "RECV_F" else 1)
-                pair = (self._stages.rank_of(before), self._stages.rank_of(received.stage))
-                self._messages.setdefault(received, _Message(pair, self._link(*pair)))
+                pair, times, share = self._of_message(received)
+                self._messages.setdefault(received, _Message(pair, times, share))
                 self._queues.add(rank, action, received, pair, follows=follows)
             follows = is_message
+
+    def _of_message(self, received: StageAction) -> tuple[Pair, LinkTimes, float]:
+        """Return the ends of a message, its times and its share of one without compression."""
+        key = received.kind, received.stage
+        if key not in self._alike:
+            before = received.stage + (-1 if received.kind == "RECV_F" else 1)
+            pair = (self._stages.rank_of(before), self._stages.rank_of(received.stage))
+            share, times = self._share_of(received), self._link(*pair)
+            self._alike[key] = pair, times._replace(occupied=share * times.occupied), share
+        return self._alike[key]
 
     def _received(self, action: StageAction) -> StageAction:
         return self._stages.received(action) if action.kind.startswith("SEND") else action
@@ -503,7 +577,7 @@ class _Walk:
         message.begins = True
         message.begin_s = now
         if self._wires.has(message.pair):
-            if self._wires.add(message.pair, (received, True), now):
+            if self._wires.add(message.pair, (received, True), now, message.share):
                 self._buffer(received, now)
             self._look_at_wires()
             return

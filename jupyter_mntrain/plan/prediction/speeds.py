@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import (
+    CodecSpeed,
     DeviceMeasurement,
     DeviceSpeed,
     MeasuredLayer,
@@ -28,6 +29,7 @@ from jupyter_mntrain.recipe.sections import (
     Recipe,
     TrainSection,
 )
+from jupyter_mntrain.recipe.transfers import Format
 from jupyter_mntrain.telemetry.device.peaks import known_peak
 from jupyter_mntrain.telemetry.formulas import (
     FORWARD_AND_BACKWARD,
@@ -72,6 +74,48 @@ def nominal_cpu_speed(cores: int, ranks: int) -> DeviceSpeed:
     """
     flops = ASSUMED_CORE_FLOPS_PER_S * max(1, cores) / max(1, ranks)
     return DeviceSpeed(flops_per_s=flops, source="assumed from its number of cores")
+
+
+# Codec: the time in which a device compresses what its stage sends, and the other way. Pure.
+
+
+PASSES: Final[Mapping[Format, CodecSpeed]] = {
+    "bfloat16": CodecSpeed("bfloat16", activations=2, gradients=2, decoding=2),
+    "int8": CodecSpeed("int8", activations=8, gradients=16, decoding=4),
+    "int4": CodecSpeed("int4", activations=16, gradients=24, decoding=12),
+}
+"""Passes over the values in memory that count where a device's codec was not measured."""
+
+
+def encoding_s(
+    speed: DeviceSpeed, form: Format, size_bytes: float, *, is_gradient: bool = False
+) -> float:
+    """Return the seconds in which a device compresses a message.
+
+    Args:
+        size_bytes: of its values as they are computed.
+        is_gradient: and no activation.
+    """
+    field = "gradients" if is_gradient else "activations"
+    return _coded_s(speed, form, size_bytes, field)
+
+
+def decoding_s(speed: DeviceSpeed, form: Format, size_bytes: float) -> float:
+    """Return the seconds in which a device makes values of a compressed message, as in
+    :func:`encoding_s`.
+    """
+    return _coded_s(speed, form, size_bytes, "decoding")
+
+
+def _coded_s(speed: DeviceSpeed, form: Format, size_bytes: float, field: str) -> float:
+    if form == "none":
+        return 0.0
+    for one in speed.codecs:
+        if one.form == form:
+            return size_bytes / float(getattr(one, field))
+    if not speed.bytes_per_s:
+        return 0.0
+    return float(getattr(PASSES[form], field)) * size_bytes / speed.bytes_per_s
 
 
 # Device speeds: what a node's device will do for a rank, by what was measured of it. Pure.
@@ -147,6 +191,7 @@ def _slowed(speed: DeviceSpeed, times: float, why: str) -> DeviceSpeed:
         bytes_per_s=slow(speed.bytes_per_s),
         layer_bytes_per_s=slow(speed.layer_bytes_per_s),
         overhead_s=speed.overhead_s * times,
+        codecs=tuple(one.faster(1 / times) for one in speed.codecs),
         source=f"{speed.source}, {why}",
     )
 
@@ -171,6 +216,7 @@ def _speed(one: DeviceMeasurement, hidden_size: int | None, tokens: int | None) 
             overhead_s=0.0,
             source=source,
             is_measured=not one.disturbed,
+            codecs=one.codecs,
         )
     alike = _most_alike(one.layers, hidden_size)
     overhead_s, layer_bytes_per_s = _fitted(one.dtype, near, alike)
@@ -181,6 +227,7 @@ def _speed(one: DeviceMeasurement, hidden_size: int | None, tokens: int | None) 
         layer_bytes_per_s=layer_bytes_per_s,
         source=source,
         is_measured=not one.disturbed,
+        codecs=one.codecs,
     )
 
 

@@ -6,8 +6,9 @@ import heapq
 import math
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,19 +18,22 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.prediction.simulator import (
     FREE,
+    NOTHING_CODED,
     SOCKET_BYTES,
+    CodingTimes,
     LinkTimes,
     Pair,
     Simulated,
     StageTimes,
     simulate,
 )
+from jupyter_mntrain.plan.prediction.speeds import decoding_s, encoding_s
 from jupyter_mntrain.recipe.instructions import (
     Counts,
+    StageAction,
     Stages,
     choose_counts,
     make_order,
-    rank_of_stage,
     stages_of,
     zero_bubble_slots,
 )
@@ -47,6 +51,13 @@ from jupyter_mntrain.recipe.memory import (
 )
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.transfers import (
+    FORMATS,
+    Format,
+    Formats,
+    boundary_transfers,
+    wire_bytes,
+)
 from jupyter_mntrain.telemetry.formulas import (
     FILLED,
     FORWARD_AND_BACKWARD,
@@ -182,6 +193,112 @@ def stage_cost(
     )
 
 
+# Boundaries: what neighboring stages send each other for a microbatch, as it is sent. Pure.
+
+
+class Boundary(NamedTuple):
+    """A boundary between two stages, and its messages for one microbatch.
+
+    Args:
+        ranks: of the stage before it and of the one after it, in their pipeline.
+        formats: in which they are sent.
+        forward: bytes of the activation, as it is sent.
+        backward: bytes of its gradient, as it is sent.
+        plain: bytes of either without compression.
+    """
+
+    ranks: Pair
+    formats: Formats
+    forward: int
+    backward: int
+    plain: int
+
+
+def boundaries(recipe: Recipe, config: Config, nodes: Sequence[Hashable]) -> tuple[Boundary, ...]:
+    """Return the boundaries of a pipeline's stages, in order.
+
+    Args:
+        recipe: where it lists transfers for other stages than there are, which is refused
+            elsewhere, some are left out.
+        nodes: of each rank of the pipeline.
+    """
+    if len(nodes) == 1:
+        return ()
+    stages = stages_of(recipe.schedule, len(nodes), recipe.stages_per_rank)
+    ranks = [stages.rank_of(stage) for stage in range(stages.number)]
+    transfers = boundary_transfers(recipe.transfer, ranks, nodes)
+    tokens = recipe.microbatch_size * recipe.data.sequence_length
+    hidden, width = config["hidden_size"], WIDTHS[recipe.dtype]
+
+    def size(form: Format) -> int:
+        return wire_bytes(form, tokens, hidden, width)
+
+    plain = size("none")
+    alike = {
+        one: Boundary((0, 0), formats, size(formats.forward), size(formats.backward), plain)
+        for one, formats in FORMATS.items()
+    }
+    pairs = zip(pairwise(ranks), transfers, strict=False)
+    return tuple(alike[transfer]._replace(ranks=pair) for pair, transfer in pairs)
+
+
+def coding_times(found: Sequence[Boundary], stage: int, speed: DeviceSpeed) -> CodingTimes:
+    """Return the seconds per microbatch in which a stage decodes and encodes its messages."""
+    times, plain = NOTHING_CODED, FORMATS["none"]
+    if stage > 0 and (one := found[stage - 1]).formats != plain:
+        times = times._replace(
+            activation_in=decoding_s(speed, one.formats.forward, one.plain),
+            gradient_out=encoding_s(speed, one.formats.backward, one.plain, is_gradient=True),
+        )
+    if stage < len(found) and (one := found[stage]).formats != plain:
+        times = times._replace(
+            activation_out=encoding_s(speed, one.formats.forward, one.plain),
+            gradient_in=decoding_s(speed, one.formats.backward, one.plain),
+        )
+    return times
+
+
+def message_times(
+    found: Sequence[Boundary], link: Callable[[int, int], LinkTimes]
+) -> tuple[list[LinkTimes], list[LinkTimes]]:
+    """Return the times of the activation and of the gradient that cross each boundary.
+
+    Args:
+        link: from rank to rank, of a message without compression.
+    """
+
+    def times(sender: int, receiver: int, share: float) -> LinkTimes:
+        plain = link(sender, receiver)
+        return plain._replace(occupied=share * plain.occupied)
+
+    return (
+        [times(*one.ranks, one.forward / one.plain) for one in found],
+        [times(*one.ranks[::-1], one.backward / one.plain) for one in found],
+    )
+
+
+def plain_times(link: LinkSpeed, found: Sequence[Boundary], *, over_gloo: bool) -> LinkTimes:
+    """Return the times of a message without compression on a link between nodes."""
+    held = SOCKET_BYTES / link.bytes_per_s if over_gloo else 0.0
+    size = found[0].plain if found else 0
+    return LinkTimes(link.latency_s, size / link.bytes_per_s, held)
+
+
+def shares_of(found: Sequence[Boundary]) -> Callable[[StageAction], float]:
+    """Return the function that tells the share of its bytes of which a message consists, by its
+    receiver's action, as for :func:`~jupyter_mntrain.plan.prediction.simulator.simulate`.
+    """
+
+    def share(received: StageAction) -> float:
+        if received.kind == "RECV_F":
+            one = found[received.stage - 1]
+            return one.forward / one.plain
+        one = found[received.stage]
+        return one.backward / one.plain
+
+    return share
+
+
 # Traffic: computes the bytes between nodes in one optimizer step. Pure.
 
 
@@ -189,29 +306,26 @@ Shapes = Sequence[tuple[int, ...]]
 
 
 def step_traffic(
-    nodes: Sequence[str], stages_per_rank: int, bytes_per_boundary: float, *, is_v: bool = False
+    recipe: Recipe, config: Config, nodes: Sequence[str]
 ) -> dict[tuple[str, str], float]:
-    """Compute the bytes from node to node in one step of a pipeline.
+    """Compute the bytes from node to node in one step of a pipeline, compressed as they are sent.
 
-    Between neighboring stages, activations go forward and gradients of the same size back.
+    Between neighboring stages, activations go forward and their gradients back.
 
     Args:
-        nodes: the node of each rank, in order.
-        stages_per_rank: more than 1 for interleaved schedules.
-        is_v: whether the first and last stage are on the same rank.
-        bytes_per_boundary: tokens per step x hidden size x bytes per number.
+        nodes: the node of each rank of the pipeline, in order.
 
     Returns:
         ``(sender, receiver) → bytes``; stages on the same node do not count.
     """
-    ranks = len(nodes)
+    messages = recipe.train.accumulation * recipe.microbatches
     found: dict[tuple[str, str], float] = {}
-    for stage in range(ranks * stages_per_rank - 1):
-        here, there = (nodes[rank_of_stage(one, ranks, is_v=is_v)] for one in (stage, stage + 1))
+    for one in boundaries(recipe, config, nodes):
+        here, there = (nodes[rank] for rank in one.ranks)
         if here == there:
             continue
-        for pair in ((here, there), (there, here)):
-            found[pair] = found.get(pair, 0.0) + bytes_per_boundary
+        for pair, size in (((here, there), one.forward), ((there, here), one.backward)):
+            found[pair] = found.get(pair, 0.0) + messages * size
     return found
 
 
@@ -559,7 +673,7 @@ class _Chain:
 
     def _advance(self, stage: int) -> None:
         order, ends, turns = self._orders[stage], self._ends[stage], self._turns[stage]
-        forward, backward, inputs, weights = self._times[stage]
+        forward, backward, inputs, weights, coding = self._times[stage]
         last = self._stages - 1
         now = ends[-1] if ends else 0.0
         turn = next((one for one in reversed(turns) if one != LATER), -1)
@@ -580,7 +694,7 @@ class _Chain:
                     left, its_turn = activations[microbatch]
                     now = max(now, self._arrival("F", stage, left, its_turn))
                     turn = max(turn, its_turn)
-                now += forward
+                now += coding.activation_in + forward + coding.activation_out
                 sent.append((now, turn))
             else:
                 if gradients is not None:
@@ -589,7 +703,8 @@ class _Chain:
                     left, its_turn = gradients[microbatch]
                     now = max(now, self._arrival("B", stage, left, its_turn + 1))
                     turn = max(turn, its_turn + 1)
-                now += inputs if kind == "I" else backward
+                now += coding.gradient_in + (inputs if kind == "I" else backward)
+                now += coding.gradient_out
                 returned.append((now, turn))
             for place in range(len(turns) - 1, -1, -1):
                 if turns[place] != LATER:
@@ -667,22 +782,20 @@ def predict_step(
     shape = shape_of(config)
     layout = lay_out(recipe, len(speeds) * recipe.data_parallel.width, shape.layers)
     costs = stage_costs(recipe, config, layout)
+    crossed = boundaries(recipe, config, nodes or _apart(links, layout.world_size))
     times = [
-        times_under(recipe.schedule, cost, speeds[layout.rank_of(stage)], is_first=stage == 0)
+        times_under(
+            recipe.schedule, cost, speeds[layout.rank_of(stage)], is_first=stage == 0
+        )._replace(coding=coding_times(crossed, stage, speeds[layout.rank_of(stage)]))
         for stage, cost in enumerate(costs)
     ]
-    tokens = recipe.microbatch_size * recipe.data.sequence_length
-    message = tokens * config["hidden_size"] * WIDTHS[recipe.dtype]
 
     def link(sender: int, receiver: int) -> LinkTimes:
         found = links.get((sender, receiver))
-        if found is None:
-            return FREE
-        held = SOCKET_BYTES / found.bytes_per_s if over_gloo else 0.0
-        return LinkTimes(found.latency_s, message / found.bytes_per_s, held)
+        return FREE if found is None else plain_times(found, crossed, over_gloo=over_gloo)
 
-    counts = _counts(recipe, layout, times, link)
-    walked = _walk(recipe, layout, times, link, counts, nodes, over_gloo=over_gloo)
+    counts = _counts(recipe, times, crossed, link)
+    walked = _walk(recipe, layout, times, link, crossed, counts, nodes, over_gloo=over_gloo)
     passes = recipe.train.accumulation
     ranks = range(layout.world_size)
     return (
@@ -698,22 +811,30 @@ def predict_step(
     )
 
 
+def _apart(links: Links, ranks: int) -> list[int]:
+    """Return a node for each rank, so that links are between nodes."""
+    nodes = [0]
+    for rank in range(1, ranks):
+        nodes.append(rank if (rank - 1, rank) in links else nodes[-1])
+    return nodes
+
+
 def _counts(
     recipe: Recipe,
-    layout: Layout,
     times: Sequence[StageTimes],
+    crossed: Sequence[Boundary],
     link: Callable[[int, int], LinkTimes],
 ) -> Counts | None:
     """Return the counts of each stage that the trainer will choose; ``None`` if they are fixed."""
     if not KINDS[recipe.schedule].is_eager:
         return None
-    computing = [one.forward + one.backward for one in times]
+    busy = [one.forward + one.backward + one.coding.seconds for one in times]
     round_trips = [
-        sum(link(*pair).seconds for pair in ((rank, rank + 1), (rank + 1, rank)))
-        for rank in range(layout.world_size - 1)
+        there.seconds + back.seconds
+        for there, back in zip(*message_times(crossed, link), strict=True)
     ]
     most = [recipe.microbatches] * len(times)
-    return choose_counts(recipe, computing, round_trips, most)
+    return choose_counts(recipe, busy, round_trips, most)
 
 
 def _walk(
@@ -721,6 +842,7 @@ def _walk(
     layout: Layout,
     times: Sequence[StageTimes],
     link: Callable[[int, int], LinkTimes],
+    crossed: Sequence[Boundary],
     counts: Counts | None,
     nodes: Sequence[str] | None,
     *,
@@ -748,6 +870,7 @@ def _walk(
         stages,
         times,
         link,
+        share_of=shares_of(crossed),
         is_batched=is_single,
         node_of=nodes.__getitem__ if nodes else None,
         is_one_connection=over_gloo and is_single,

@@ -24,7 +24,6 @@ from jupyter_mntrain.plan.prediction.step import (
 )
 from jupyter_mntrain.recipe.layout import make_grid
 from jupyter_mntrain.recipe.memory import WIDTHS, Config, model_config, trained_parameters
-from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.device.peaks import known_peak
 from jupyter_mntrain.telemetry.formulas import FILLED, ideal_bubble
@@ -179,12 +178,9 @@ def _traffic(
 ) -> Iterator[dict[tuple[str, str], float]]:
     """Yield bytes per step and link, for each pipeline and each ring of replicas and shards."""
     section, size = recipe.data_parallel, WIDTHS[recipe.dtype]
-    boundary = recipe.tokens_per_step / section.width * config["hidden_size"] * size
     grid = make_grid(recipe, len(nodes))
     for ranks in grid.pipelines:
-        is_v = KINDS[recipe.schedule].is_v
-        of_part = [nodes[rank] for rank in ranks]
-        yield step_traffic(of_part, recipe.stages_per_rank, boundary, is_v=is_v)
+        yield step_traffic(recipe, config, [nodes[rank] for rank in ranks])
     layers = config["num_hidden_layers"]
     shapes = trained_parameters(recipe, config, layers, is_first=True, is_last=True)
     sent = section.sent_bytes / section.sync_every if section.syncs_rarely else size

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.notebook.panel.html import predicted
-from jupyter_mntrain.plan.prediction.step import ring_traffic, step_traffic
+from jupyter_mntrain.plan.prediction.step import ring_traffic
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster, node
@@ -31,6 +31,16 @@ def test_the_bubble_and_the_bytes_on_each_link_are_known_before_the_start(panel:
     assert forward.seconds == pytest.approx(forward.bytes_per_step / GIGABIT.bytes_per_s)
 
 
+def test_of_compressed_messages_the_bytes_that_are_sent_count(panel: Panel) -> None:
+    prediction = choose(panel, changes="pipeline.transfer=int8-int4").prediction
+    assert prediction is not None
+    assert prediction.links is not None
+    forward, back = prediction.links
+    assert (forward.sender, back.sender) == ("muthur", "wopr")
+    assert forward.bytes_per_step == 12 * 256 * (64 + 2)
+    assert back.bytes_per_step == 12 * 256 * (64 // 2 + 2)
+
+
 @pytest.mark.parametrize("schedule", ["zbv", "interleaved-zero-bubble"])
 def test_slots_that_weight_gradients_fill_are_not_called_empty(panel: Panel, schedule: str) -> None:
     prediction = choose(panel, schedule=schedule, changes="pipeline.stages_per_rank=2").prediction
@@ -39,12 +49,6 @@ def test_slots_that_weight_gradients_fill_are_not_called_empty(panel: Panel, sch
     shown = predicted(prediction, now_s=0.0)
     assert formats.percent(prediction.bubble) in shown
     assert "mnt-slots" not in shown
-
-
-def test_interleaved_stages_cross_again_and_wrap_around() -> None:
-    assert step_traffic(["a", "a", "b"], 1, 10.0) == {("a", "b"): 10.0, ("b", "a"): 10.0}
-    assert step_traffic(["a", "b"], 2, 10.0) == {("a", "b"): 30.0, ("b", "a"): 30.0}
-    assert step_traffic(["a", "a"], 2, 10.0) == {}
 
 
 def test_replicas_on_different_nodes_send_their_gradients_round() -> None:
