@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from jupyter_mntrain import __version__
 from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import LeaseGrant
@@ -47,6 +48,7 @@ class Seat(Record, frozen=True):
         tools: what the rank's interpreter has; ``None`` if it is unknown.
         has_varlen: whether its torch has flash attention for documents of different lengths;
             ``None`` if it is unknown.
+        compresses: whether its mntrain can compress what stages send.
     """
 
     node: str
@@ -55,6 +57,7 @@ class Seat(Record, frozen=True):
     memory_bytes: int | None = None
     tools: Tools | None = None
     has_varlen: bool | None = None
+    compresses: bool = True
 
 
 def seats_of(
@@ -100,7 +103,7 @@ def _on_node(
     gpus: Sequence[Gpu],
     availability: Availability = _ALL,
 ) -> Iterator[Seat]:
-    on_cpu = Seat(node=node, tools=versions.tools)
+    on_cpu = Seat(node=node, tools=versions.tools, compresses=versions.compresses)
     has_cuda = not (versions.torch or "").endswith(_CPU_BUILD)
     if recipe.train.device == "cpu" or not asked.gpus or not has_cuda:
         yield from [on_cpu] * asked.nproc
@@ -116,6 +119,7 @@ def _on_node(
             memory_bytes=None if free is None else availability.memory_of(free),
             tools=versions.tools,
             has_varlen=_has_varlen(versions.torch),
+            compresses=versions.compresses,
         )
 
 
@@ -186,6 +190,10 @@ def refuse_unable(recipe: Recipe, seats: Sequence[Seat], *, is_resumed: bool = F
             _refuse_bfloat16(seat, is_resumed=is_resumed)
         for need in _needs(recipe):
             _refuse(need, seat)
+        if recipe.pipeline.transfer != "auto" and not seat.compresses:
+            cause = "pipeline.transfer: the mntrain of this node is older and does not know it"
+            fix = f"install mntrain {__version__} there, or leave transfer out"
+            raise RecipeError(cause, fix=fix, node=seat.node)
     # Last: where a card made the dtype float32, to ask for bfloat16 would not help.
     check_attention(recipe)
 

@@ -31,6 +31,8 @@ from jupyter_mntrain.recipe.stored import (
     written_recipe,
 )
 
+TRANSFER = "pipeline.transfer"
+
 _GIVEN_UP = frozenset({"model.attention", "memory.loss", "memory.compile"})
 
 
@@ -59,6 +61,8 @@ def fit(recipe: Recipe, seats: Sequence[Seat], kept: Mapping[str, str]) -> Fit:
             equal except for rounding.
     """
     chosen = {name: value for name, value in kept.items() if is_open(recipe, name)}
+    if chosen.get(TRANSFER) == "none" and not all(seat.compresses for seat in seats):
+        del chosen[TRANSFER]  # it is so there, and their older mntrain does not know the setting
     if not _is_for(resolved(recipe, chosen), len(seats)):
         chosen = {name: value for name, value in chosen.items() if name not in PLANNED}
     known = resolved(recipe, chosen)

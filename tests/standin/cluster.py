@@ -50,7 +50,13 @@ from tests.standin.training import sample_job
 from tests.standin.trial import StandInTrial
 from tests.standin.usage import StandInUsage
 
-VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
+VERSIONS = Versions(
+    mntrain="0.1.0",
+    python="3.11.7",
+    platform="x86_64 linux",
+    torch="2.13.0",
+    compresses=True,
+)
 
 _PLANNED: dict[bytes, tuple[JobSpec, Plan | None]] = {}
 """By job and nodes: most tests launch the same, and a plan takes half a second."""

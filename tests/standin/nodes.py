@@ -62,6 +62,7 @@ def node(
     """A node; GPUs get UUIDs of their own machine unless ``gpu_prefix`` says they share one."""
     prefix = gpu_prefix or name
     basis: dict[str, Any] = {"mntrain": "0.1", "python": "3.11.7", "platform": "x86_64 linux"}
+    basis["compresses"] = True
     host = interfaces[0].addresses[0].partition("/")[0] if interfaces else "127.0.0.1"
     return NodeInfo(
         node_id=NodeId(node_id or f"id-of-{name}"),

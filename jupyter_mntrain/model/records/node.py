@@ -239,6 +239,8 @@ class Versions(Record, frozen=True):
     """Whose GPUs torch was built for; ``None``: for none, or unknown."""
     tools: Tools | None = None
     """``None`` = unknown, as the node has an older version of mntrain."""
+    compresses: bool = False
+    """Whether its trainer can compress what stages send; not where an older agent tells."""
 
 
 class Inventory(Record, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,7 +25,7 @@ from jupyter_mntrain.plan.choosing.pricing import (
     ring_speed,
     update_seconds,
 )
-from jupyter_mntrain.plan.choosing.search import search
+from jupyter_mntrain.plan.choosing.search import search, search_again, sending
 from jupyter_mntrain.plan.prediction.simulator import StageTimes
 from jupyter_mntrain.plan.prediction.step import stage_cost
 from jupyter_mntrain.recipe.memory import (
@@ -39,6 +39,7 @@ from jupyter_mntrain.recipe.memory import (
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.recipe.sections import OF_SYNCS, DataParallelSection, Recipe
 from jupyter_mntrain.recipe.stored import PLANNED
+from jupyter_mntrain.recipe.transfers import FORMATS, Transfer
 
 # Rare syncs, and FSDP: the best of each on the same devices and links. Pure.
 #
@@ -58,7 +59,10 @@ Llama with 8M parameters, two replicas that synced every 50 steps, once, after 1
 one sync before the steps whose loss counted."""
 
 OF_PIPELINES: Final = frozenset(
-    {"pipeline.schedule", "pipeline.split", "pipeline.in_flight", "pipeline.deferred"}
+    {
+        *("pipeline.schedule", "pipeline.split", "pipeline.in_flight", "pipeline.deferred"),
+        "pipeline.transfer",
+    }
 )
 """Settings that say nothing of a replica of one rank, where the recipe leaves them open."""
 
@@ -135,6 +139,8 @@ def _diloco_without_pipeline(task: Task) -> Task:
     recipe = task.recipe
     opened = {one for one in PLANNED if one in task.opened or one.startswith("pipeline.")}
     opened.discard("pipeline.schedule")
+    # A list is for the boundaries of one layout.
+    transfer = recipe.pipeline.transfer if isinstance(recipe.pipeline.transfer, str) else "auto"
     again = replaced(
         recipe,
         schedule=SCHEDULE,
@@ -142,6 +148,7 @@ def _diloco_without_pipeline(task: Task) -> Task:
         split="auto",
         in_flight="auto",
         deferred="auto",
+        transfer=transfer,
         stages_per_rank=None,
     )
     train = msgspec.structs.replace(recipe.train, accumulation=1)
@@ -214,6 +221,7 @@ def _differing(given: Task, found: _Found) -> dict[str, str]:
     }
     words = {name: json.dumps(value) for name, value in values.items()}
     words |= {"pipeline.in_flight": "auto", "pipeline.deferred": "auto"}
+    words["pipeline.transfer"] = "auto"
     words |= choice.chosen(PLANNED)
     shown = {}
     for name, word in words.items():
@@ -233,6 +241,53 @@ def _own(recipe: Recipe, name: str) -> str:
     section, _, field = name.partition(".")
     value = getattr(getattr(recipe, section), field)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+# Other transfers: the same batch on the same pipeline, with messages between nodes sent otherwise.
+
+
+TRANSFERS: Final[Mapping[Transfer, str]] = {
+    "none": "nothing compressed",
+    "bfloat16": "bfloat16 between nodes",
+    "int8": "8 bits between nodes",
+    "int8-int4": "8 bits between nodes, gradients in 4",
+    "int4": "4 bits between nodes",
+}
+"""What is said of each, from the most bytes to the fewest."""
+
+LOSSY: Final = "costs loss, see transfer in docs/recipe_parallel.md"
+
+
+def other_transfers(task: Task, chain: Chain, found: Choice) -> Iterator[OtherPlan]:
+    """Predict each other way to send between nodes; nothing where nothing is sent so."""
+    for transfer, best in searched_transfers(task, chain, found):
+        yield OtherPlan(
+            name=TRANSFERS[transfer],
+            chosen=best.chosen({*task.opened, "pipeline.transfer"}),
+            step_s=best.step_s,
+            memory_bytes=tuple(
+                Priced(task, chain, best.setup).room.needed(best.split, best.counts)
+            ),
+            note=LOSSY if "int4" in FORMATS[transfer] else "",
+        )
+
+
+def searched_transfers(
+    task: Task, chain: Chain, found: Choice
+) -> Iterator[tuple[Transfer, Choice]]:
+    """Yield the other ways to send between nodes that differ in what is sent, each with its best
+    choice, from the most bytes to the fewest.
+    """
+    crossed = Priced(task, chain, found.setup).price.boundaries
+    plain = FORMATS["none"]
+    own = {one.formats for one in crossed if one.ranks in chain.links}
+    for transfer in TRANSFERS if own else ():
+        is_own = FORMATS[transfer] in (own - {plain} or own)
+        if is_own or (transfer == "bfloat16" and task.recipe.dtype == "bfloat16"):
+            continue
+        best = search_again(sending(task, transfer), chain, found)
+        if best is not None:
+            yield transfer, best
 
 
 # Other ways: the same batch on the same devices and links without a pipeline. Pure.
@@ -351,6 +406,7 @@ def _without_pipeline(task: Task, found: Choice, parallel: DataParallelSection) 
             split="even",
             in_flight="auto",
             deferred="auto",
+            transfer="none",
             stages_per_rank=None,
         )
         for passes in (one for one in range(1, share + 1) if share % one == 0):

@@ -10,8 +10,15 @@ import msgspec
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.plan import LinkSpeed, OtherPlan, Plan, PlannedLink, PlannedRank
-from jupyter_mntrain.plan.choosing.alternatives import other_ways, with_shards
+from jupyter_mntrain.model.records.plan import (
+    Compressed,
+    LinkSpeed,
+    OtherPlan,
+    Plan,
+    PlannedLink,
+    PlannedRank,
+)
+from jupyter_mntrain.plan.choosing.alternatives import other_transfers, other_ways, with_shards
 from jupyter_mntrain.plan.choosing.devices import (
     Chain,
     Device,
@@ -32,12 +39,13 @@ from jupyter_mntrain.plan.choosing.pricing import (
     open_settings,
     replaced,
 )
-from jupyter_mntrain.plan.choosing.search import Newest, Searched, fits, search
-from jupyter_mntrain.plan.prediction.step import name_bottleneck
+from jupyter_mntrain.plan.choosing.search import AUTOMATIC, Newest, Searched, fits, search
+from jupyter_mntrain.plan.prediction.step import Boundary, name_bottleneck
 from jupyter_mntrain.recipe.combinations import check_memory
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import Config, shown_bytes
 from jupyter_mntrain.recipe.sections import OptimizerKind, Recipe
+from jupyter_mntrain.recipe.transfers import FORMATS
 
 # Refusal: what is said of a job that fits nowhere, with the smallest change that fits. Pure.
 
@@ -172,19 +180,22 @@ MOST_GUESSES = 6
 
 
 def make_result(
-    task: Task, chain: Chain, found: Choice, second: Choice | None, *, advises: bool
+    task: Task, chain: Chain, searched: Searched, found: Choice, *, advises: bool
 ) -> Plan:
     """Make the plan from the best choice that was found.
 
     Args:
-        second: the second best, if there is one.
+        found: the best of ``searched``.
         advises: whether to find out what would help.
     """
+    second, plain = searched.second, searched.plain
     recipe = found.setup.recipe
     passes, step_s = recipe.train.accumulation, found.step_s
     priced = Priced(task, chain, found.setup)
     price = priced.price
+    microbatches = passes * found.setup.microbatches
     computing = [passes * one for one in price.computing_s(found.split, found.counts)]
+    coding = [passes * one for one in price.coding_s()]
     needed = priced.room.needed(found.split, found.counts)
     layout = lay_out(recipe, len(chain.indices), price.layers)
     links = tuple(
@@ -192,11 +203,11 @@ def make_result(
             sender=Rank(chain.places[pair[0]].ranks[0]),
             receiver=Rank(chain.places[pair[1]].ranks[0]),
             speed=speed,
-            sent_bytes=messages * price.message_bytes,
-            busy=messages * price.link(*pair).occupied / step_s,
+            sent_bytes=microbatches * price.sent_bytes(pair),
+            busy=microbatches * price.busy_s(pair) / step_s,
         )
         for pair, speed in chain.links.items()
-        if (messages := passes * found.setup.microbatches * price.crossings(pair))
+        if price.sent_bytes(pair)
     )
     return Plan(
         step_s=step_s,
@@ -210,6 +221,7 @@ def make_result(
                 speed=place.speed,
                 layers=tuple(len(layout.stages[one]) for one in layout.stages_of(number)),
                 computing_s=computing[number],
+                coding_s=coding[number],
                 bubble=max(0.0, 1.0 - computing[number] / step_s),
                 memory_bytes=needed[number],
                 memory_limit_bytes=place.memory_bytes,
@@ -217,6 +229,8 @@ def make_result(
             for number, place in enumerate(chain.places)
         ),
         links=links,
+        compressed=tuple(_compressed(chain, price.boundaries)),
+        compressed_gain=None if plain is None else plain.step_s / step_s,
         in_flight=() if found.counts is None else found.counts.ahead,
         deferred=found.counts.deferred if found.counts and found.setup.defers else (),
         update_s=found.end_s,
@@ -227,10 +241,26 @@ def make_result(
             },
             {(one.sender, one.receiver): one.busy for one in links},
         ),
-        others=tuple(_others(task, chain, found, second)),
+        others=(
+            *_others(task, chain, found, second),
+            *(other_transfers(task, chain, found) if advises else ()),
+        ),
         improvements=improvements(task, chain, found) if advises else (),
         guesses=_guesses(task, chain, links),
     )
+
+
+def _compressed(chain: Chain, crossed: Sequence[Boundary]) -> Iterator[Compressed]:
+    """Yield what is compressed between which nodes, each once."""
+    names = {formats: transfer for transfer, formats in FORMATS.items()}
+    nodes = [place.devices[0].node for place in chain.places]
+    found = {
+        (names[one.formats], tuple(nodes[end] for end in sorted(one.ranks))): None
+        for one in crossed
+        if one.formats != FORMATS["none"]
+    }
+    for transfer, (here, there) in found:
+        yield Compressed(transfer, (here, there))
 
 
 def _others(task: Task, chain: Chain, found: Choice, second: Choice | None) -> Iterator[OtherPlan]:
@@ -344,7 +374,7 @@ def make_plan(
     def make() -> Plan:
         chain, searched = _searched(task, order_is_free=order_is_free)
         if searched.best is not None:
-            return make_result(task, chain, searched.best, searched.second, advises=advises)
+            return make_result(task, chain, searched, searched.best, advises=advises)
         raise refusal(task, chain, searched.lack)
 
     return _newest.get(task, (order_is_free, advises), make)
@@ -386,9 +416,13 @@ def _promising(task: Task, here: tuple[Chain, Searched], most: int = 3) -> list[
         if searched.best is None:
             tried.append((0.0, len(tried), chain))
             continue
-        setup = searched.best.setup
+        recipe = searched.best.setup.recipe
+        if task.recipe.pipeline.transfer == "auto":
+            # Of its list each is for a boundary of the given order.
+            recipe = replaced(recipe, transfer="none" if searched.plain is None else AUTOMATIC)
         if "pipeline.split" in task.opened:
-            setup = Setup(replaced(setup.recipe, split="even"))
+            recipe = replaced(recipe, split="even")
+        setup = Setup(recipe)
         priced = Priced(task, chain, setup)
         split = priced.first_split()
         if split is not None:

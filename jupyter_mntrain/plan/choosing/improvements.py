@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import Final
 
 import msgspec
 
 from jupyter_mntrain.model.records.plan import DeviceSpeed, Improvement, LinkSpeed
+from jupyter_mntrain.plan.choosing.alternatives import TRANSFERS, searched_transfers
 from jupyter_mntrain.plan.choosing.devices import Chain, LinkBetween, make_chain
 from jupyter_mntrain.plan.choosing.pricing import Choice, Priced, Setup, Task, replaced
-from jupyter_mntrain.plan.choosing.search import search
+from jupyter_mntrain.plan.choosing.search import search_again, sending
 from jupyter_mntrain.plan.measured_speeds import PAYLOAD_SHARE
 from jupyter_mntrain.recipe.memory import shown_bytes
 
 LEAST_GAIN: Final = 1.01
-
-MOST_SEARCHED: Final = 16
-"""Ranks up to which everything is chosen again; of more, only the split and the counts."""
 
 MOST_LINKS: Final = 3
 
@@ -31,19 +29,43 @@ NOMINAL_BITS_PER_S: Final = (100e6, 1e9, 2.5e9, 10e9, 25e9, 100e9, 400e9)
 
 
 def improvements(task: Task, chain: Chain, found: Choice) -> tuple[Improvement, ...]:
-    """Return the changes that would shorten the step, the most effective first."""
+    """Return the changes that would shorten the step: fewer bytes between nodes first, then
+    hardware; of either the most effective first.
+    """
     changes = [*_faster_links(task, chain, found), *_faster_rank(task, chain)]
-    tried = [(what, changed, _replanned(changed, chain, found)) for what, changed in changes]
+    tried = [(what, changed, search_again(changed, chain, found)) for what, changed in changes]
     tried += _without_recomputation(task, chain, found)
-    helpful = []
+    return tuple(
+        one
+        for these in (list(_compressing(task, chain, found)), tried)
+        for one in sorted(_helpful(task, chain, found, these), key=lambda one: -one.gain)
+    )
+
+
+_Tried = tuple[str, Task, Choice | None]
+"""A change in words, the task with it, and what is chosen then."""
+
+
+def _helpful(
+    task: Task, chain: Chain, found: Choice, tried: Sequence[_Tried]
+) -> Iterator[Improvement]:
     for what, changed, other in tried:
         if other is None or found.step_s <= LEAST_GAIN * other.step_s:
             continue
         gain = found.step_s / other.step_s
         gains = list(_gains((task, found), (changed, other), chain))
         low, high = (min(gain, *gains), max(gain, *gains)) if gains else (None, None)
-        helpful.append(Improvement(what=what, gain=gain, low=low, high=high))
-    return tuple(sorted(helpful, key=lambda one: -one.gain))
+        yield Improvement(what=what, gain=gain, low=low, high=high)
+
+
+def _compressing(task: Task, chain: Chain, found: Choice) -> Iterator[_Tried]:
+    """Yield the task with fewer bytes between nodes, as far as fewer shorten the step further."""
+    least_s = found.step_s
+    for transfer, best in searched_transfers(task, chain, found):
+        if least_s > LEAST_GAIN * best.step_s:
+            least_s = best.step_s
+            what = f'{TRANSFERS[transfer]} (pipeline.transfer = "{transfer}")'
+            yield what, sending(task, transfer), best
 
 
 def _gains(
@@ -105,18 +127,6 @@ def _times(speed: DeviceSpeed, times: float) -> DeviceSpeed:
     )
 
 
-def _replanned(task: Task, chain: Chain, found: Choice) -> Choice | None:
-    changed = make_chain(task.devices, task.links, task.recipe, chain.order)
-    if len(task.devices) <= MOST_SEARCHED:
-        return search(task, changed).best
-    setup = found.setup
-    if "pipeline.split" in task.opened:
-        setup = Setup(replaced(setup.recipe, split="even"))
-    priced = Priced(task, changed, setup)
-    split = priced.first_split()
-    return None if split is None else priced.refine(priced.first(split))
-
-
 def _faster_links(task: Task, chain: Chain, found: Choice) -> Iterator[tuple[str, Task]]:
     """Yield the task with each of the busiest links at the next speed on the market."""
     price = Priced(task, chain, found.setup).price
@@ -125,8 +135,7 @@ def _faster_links(task: Task, chain: Chain, found: Choice) -> Iterator[tuple[str
         nodes = _nodes(chain, pair)
         if (nodes[1], nodes[0]) in busy:
             nodes = nodes[1], nodes[0]
-        here = price.crossings(pair) * price.link(*pair).occupied
-        busy[nodes] = max(busy.get(nodes, 0.0), here)
+        busy[nodes] = max(busy.get(nodes, 0.0), price.busy_s(pair))
     for nodes in sorted(busy, key=lambda one: -busy[one])[:MOST_LINKS]:
         here = min(task.links(one, other).bytes_per_s for one, other in _between(task, nodes))
         faster = next(
@@ -150,9 +159,7 @@ def _faster_rank(task: Task, chain: Chain) -> Iterator[tuple[str, Task]]:
     yield f"rank {slow} as fast as rank {fast}", _with_devices(task, tuple(devices))
 
 
-def _without_recomputation(
-    task: Task, chain: Chain, found: Choice
-) -> list[tuple[str, Task, Choice | None]]:
+def _without_recomputation(task: Task, chain: Chain, found: Choice) -> list[_Tried]:
     if found.setup.checkpointing == "none":
         return []
     roomy = tuple(msgspec.structs.replace(one, memory_bytes=None) for one in task.devices)
@@ -162,7 +169,7 @@ def _without_recomputation(
         opened=task.opened - {"memory.checkpointing"},
     )
     plain = Setup(replaced(found.setup.recipe, checkpointing="none"))
-    other = _replanned(changed, chain, found._replace(setup=plain))
+    other = search_again(changed, chain, found._replace(setup=plain))
     if other is None:
         return []
     needed = Priced(changed, chain, other.setup).room.needed(other.split, other.counts)

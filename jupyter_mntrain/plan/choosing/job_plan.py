@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from jupyter_mntrain import __version__
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan, StepSpans
 from jupyter_mntrain.plan.choosing.choose import make_plan
 from jupyter_mntrain.plan.choosing.devices import Device, MeasuredDevice, with_equal_speeds
+from jupyter_mntrain.plan.choosing.pricing import replaced
 from jupyter_mntrain.plan.interfaces import choose_interfaces
 from jupyter_mntrain.plan.measured_speeds import NOTHING, KnownSpeeds, link_speeds, measurement_of
 from jupyter_mntrain.plan.prediction.simulator import Pair, predicted_spans
@@ -98,18 +100,27 @@ def plan_job(
         msgspec.structs.replace(one, speed=known.devices.get((one.node, one.name), one.speed))
         for one in with_equal_speeds(tuple(_devices(recipe, config, participants, nodes)))
     )
+    mute = [one for one in nodes if not one.inventory.versions.compresses]
+    asked = recipe
+    if mute and recipe.pipeline.transfer == "auto":
+        # Their trainers do not even know the setting, so the plan does not choose it.
+        asked = replaced(recipe, transfer="none")
     between = {
         (one, other): known.links.get((devices[one].node, devices[other].node), speed)
         for (one, other), speed in _links(participants, nodes, given).items()
     }
     plan = make_plan(
-        recipe,
+        asked,
         config,
         devices,
         lambda one, other: between[one, other],
         order_is_free=order_is_free,
         advises=advises,
     )
+    if asked is not recipe and plan.links:
+        names = ", ".join(one.name for one in mute)
+        why = f"the mntrain of {names} is older and cannot; install {__version__} there"
+        plan = msgspec.structs.replace(plan, uncompressed=why)
     planned = resolved(recipe, plan.chosen)
     return JobPlan(planned, plan, _spans(planned, config, plan))
 

@@ -11,16 +11,19 @@ import msgspec
 
 from jupyter_mntrain.families import families
 from jupyter_mntrain.model.records.plan import LinkSpeed
-from jupyter_mntrain.plan.choosing.devices import Chain
+from jupyter_mntrain.plan.choosing.devices import Chain, make_chain
 from jupyter_mntrain.plan.choosing.pricing import (
     ALIKE,
     Choice,
     Priced,
+    Room,
     Setup,
     Shortfall,
     Task,
     make_setups,
+    replaced,
 )
+from jupyter_mntrain.recipe.transfers import FORMATS, Transfer
 
 # Newest: what was asked for lately is not computed again.
 #
@@ -65,12 +68,28 @@ def _links(task: Task) -> list[LinkSpeed]:
 # and the microbatches in flight of the trainer's formula. What comes near the best is then refined:
 # layers are moved and counts changed as long as that shortens the step. Of what is within 1 %, the
 # simplest wins.
+#
+# Where messages between nodes may be compressed, that is done if the step is then so much faster,
+# and only on those links on which it helps.
 
 
 NEAR: Final = 0.05
 """Share of a step by which a setup may be slower before it is refined."""
 
 MOST_REFINED: Final = 8
+
+MOST_SEARCHED: Final = 16
+"""Ranks up to which everything is chosen again after a change; of more, only the split and the
+counts."""
+
+AUTOMATIC: Final[Transfer] = "int8"
+"""How a plan compresses if nobody says otherwise: fewer bits cost loss."""
+
+WORTH_COMPRESSING: Final = 1.2
+"""Times as fast from which a plan compresses what is sent between nodes."""
+
+WORTH_SEARCHING: Final = 1.05
+"""Times as fast that compression alone must be for other settings to be looked for with it."""
 
 
 class Searched(NamedTuple):
@@ -80,11 +99,13 @@ class Searched(NamedTuple):
         best: of all; ``None`` if nothing fits.
         second: the fastest of another schedule, number of microbatches or recomputation.
         lack: of the setup that comes nearest, if nothing fits.
+        plain: the best without compression, if the best compresses because that is worth it.
     """
 
     best: Choice | None
     second: Choice | None
     lack: Shortfall | None
+    plain: Choice | None = None
 
 
 def search(task: Task, chain: Chain) -> Searched:
@@ -100,14 +121,110 @@ _newest: Newest[Searched] = Newest()
 
 
 def _search(task: Task, chain: Chain) -> Searched:
-    setups = _setups(task, chain)
+    if task.recipe.pipeline.transfer != "auto" or not chain.links:
+        return _search_settings(task, chain)
+    rooms: Rooms = {}
+    plain = _search_settings(sending(task, "none"), chain, rooms)
+    if plain.best is None:
+        return plain
+    most_s = plain.best.step_s / WORTH_COMPRESSING
+    same = _with_transfers(task, chain, plain.best, AUTOMATIC)
+    if plain.best.step_s < WORTH_SEARCHING * same.step_s:
+        return plain
+    found = _search_settings(sending(task, AUTOMATIC), chain, rooms, most_s=most_s)
+    if found.best is None or found.best.step_s > most_s:
+        return plain
+    best = _where_it_helps(task, chain, found.best, most_s)
+    return found._replace(best=best, second=found.second or plain.second, plain=plain.best)
+
+
+def search_again(task: Task, chain: Chain, found: Choice) -> Choice | None:
+    """Return the best choice for a task that was changed; ``None`` if nothing fits. Of many ranks,
+    only the split and the counts are chosen again.
+
+    Args:
+        chain: whose order the ranks keep.
+        found: before the change.
+    """
+    changed = make_chain(task.devices, task.links, task.recipe, chain.order)
+    if len(task.devices) <= MOST_SEARCHED:
+        return search(task, changed).best
+    recipe = found.setup.recipe
+    if task.recipe.pipeline.transfer != "auto":
+        recipe = replaced(recipe, transfer=task.recipe.pipeline.transfer)
+    if "pipeline.split" in task.opened:
+        recipe = replaced(recipe, split="even")
+    priced = Priced(task, changed, Setup(recipe))
+    split = priced.first_split()
+    return None if split is None else priced.refine(priced.first(split))
+
+
+def sending(task: Task, transfer: Transfer) -> Task:
+    """Return the task with every message between nodes sent so."""
+    return msgspec.structs.replace(task, recipe=replaced(task.recipe, transfer=transfer))
+
+
+def _where_it_helps(task: Task, chain: Chain, found: Choice, most_s: float) -> Choice:
+    """Return a choice that compresses on those links only where that shortens the step.
+
+    Args:
+        found: it compresses on all.
+        most_s: that it is to stay below.
+    """
+    most_s = min(most_s, found.step_s * (1 + ALIKE))
+    crossed = Priced(task, chain, found.setup).price.boundaries
+    transfers: tuple[Transfer, ...] = tuple(
+        "none" if one.formats == FORMATS["none"] else AUTOMATIC for one in crossed
+    )
+    found = _with_transfers(task, chain, found, transfers)
+    rates: dict[frozenset[int], float] = {}
+    for pair, link in chain.links.items():
+        ends = frozenset(pair)
+        rates[ends] = min(rates.get(ends, inf), link.bytes_per_s)
+    for ends in sorted(rates, key=lambda one: -rates[one]):
+        fewer: tuple[Transfer, ...] = tuple(
+            "none" if frozenset(one.ranks) == ends else transfer
+            for one, transfer in zip(crossed, transfers, strict=True)
+        )
+        if fewer == transfers:
+            continue
+        tried = _with_transfers(task, chain, found, fewer)
+        if tried.step_s <= most_s:
+            found, transfers = tried, fewer
+    return found
+
+
+def _with_transfers(
+    task: Task, chain: Chain, found: Choice, transfers: Transfer | tuple[Transfer, ...]
+) -> Choice:
+    """Return the choice with boundaries sent so, and all else as it is."""
+    setup = Setup(replaced(found.setup.recipe, transfer=transfers))
+    return Priced(task, chain, setup).again(found)
+
+
+Rooms = dict[tuple[object, ...], Room]
+"""Of each setup, by its settings: transfers take no part in what fits."""
+
+
+def _search_settings(
+    task: Task, chain: Chain, rooms: Rooms | None = None, *, most_s: float = inf
+) -> Searched:
+    """Find the best choice for a chain and the task's transfers.
+
+    Args:
+        rooms: of an earlier search for other transfers.
+        most_s: what is slower is not of interest.
+    """
+    rooms = {} if rooms is None else rooms
+    setups = [Priced(task, chain, one, rooms.get(one.settings)) for one in _setups(task, chain)]
+    rooms |= {priced.setup.settings: priced.room for priced in setups}
     rough = sorted(
-        ((priced.least(), priced) for priced in (Priced(task, chain, one) for one in setups)),
+        ((priced.least(), priced) for priced in setups),
         key=lambda one: (one[0], one[1].setup.simplicity),
     )
     lack: Shortfall | None = None
     found: list[tuple[Choice, Priced]] = []
-    best_s = inf
+    best_s = most_s
     for least_s, priced in rough:
         if least_s > best_s * (1 + ALIKE):
             break
@@ -120,7 +237,7 @@ def _search(task: Task, chain: Chain) -> Searched:
             first = priced.first(split)
             found.append((first, priced))
             best_s = min(best_s, first.step_s)
-    if not found:
+    if not any(one.step_s <= best_s * (1 + NEAR) for one, _ in found):
         return Searched(None, None, lack)
     refined = [priced.refine(one) for one, priced in _to_refine(found, best_s)]
     every = [*refined, *(one for one, _ in found)]

@@ -14,7 +14,13 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
-from jupyter_mntrain.show.tables.plans.plan import against_equal_split, foreseen, times
+from jupyter_mntrain.show.tables.plans.plan import (
+    against_equal_split,
+    compressed_words,
+    foreseen,
+    times,
+    uncompressed_words,
+)
 from jupyter_mntrain.sources.registry import title_of
 from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.node_row import FormRow, RowCheck
@@ -100,6 +106,7 @@ def plan_notes(plan: Plan) -> list[str]:
     """Return notes on a plan besides its step time."""
     gain = against_equal_split(plan)
     notes = [] if gain is None else [f"{times(gain)} the equal split"]
+    notes += [f"{one}." for one in (compressed_words(plan), uncompressed_words(plan)) if one]
     notes.append(f"Bottleneck: {shown_line(plan.bottleneck)}.")
     if plan.guesses:
         notes.append(f"Some speeds are guesses: {shown_line(plan.guesses[0])}.")

@@ -135,6 +135,24 @@ def test_torch_says_whose_gpus_it_was_built_for(tmp_path, told, cuda, built_for)
     assert (found.driver, found.driver_cuda) == ("570.1", "12.8")
 
 
+def test_whether_the_trainer_of_an_interpreter_can_compress_is_read(tmp_path):
+    """One without the package runs the agent's."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    python = str(tmp_path / "bin" / "python")
+    alone = read_installed(python, None)
+    assert (alone.has_package, alone.versions.compresses) == (False, True)
+    package = alone.site_packages / "jupyter_mntrain"
+    (package / "recipe").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('nothing of it is imported')")
+    about = alone.site_packages / "jupyter_mntrain-0.1.0.dist-info"
+    about.mkdir()
+    named = "Metadata-Version: 2.1\nName: jupyter-mntrain\nVersion: 0.1.0\n"
+    (about / "METADATA").write_text(named)
+    assert not read_installed(python, None).versions.compresses
+    (package / "recipe" / "transfers.py").touch()
+    assert read_installed(python, None).versions.compresses
+
+
 def test_an_amd_gpu_is_named_where_there_is_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr(inventory, "has_amd_gpu", lambda: True)
     install(monkeypatch, Cards(uuids=()))

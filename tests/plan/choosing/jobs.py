@@ -72,5 +72,27 @@ def planned(
     )
 
 
+def gpus_on_a_link(
+    bits_per_s: float, flops_per_s: float, count: int, *, batch: int, transfer: str
+) -> Plan:
+    """A plan of 1B parameters in bfloat16, for GPUs on nodes of their own.
+
+    Args:
+        bits_per_s: of every link; 94 % of it is payload.
+        flops_per_s: of every GPU; 60 TFLOP/s go with memory of 800 GB/s, more with 1 TB/s.
+        batch: sequences of 2,048 tokens.
+    """
+    recipe, config = job(
+        *("model.dtype=bfloat16", "data.sequence_length=2048", "data.vocabulary_size=32000"),
+        *(f"train.batch_size={batch}", f"pipeline.transfer={transfer}"),
+        preset="llama-1b",
+    )
+    memory = 800e9 if flops_per_s <= 60e12 else 1e12
+    speed = DeviceSpeed(flops_per_s, memory, "measured", is_measured=True, overhead_s=2e-4)
+    given = [Device(f"node{rank}", "GPU 0", speed, is_gpu=True) for rank in range(count)]
+    link = LinkSpeed(0.94 * bits_per_s / 8, 1e-4, is_measured=True)
+    return make_plan(recipe, config, given, lambda _sender, _receiver: link)
+
+
 def split_of(plan: Plan) -> tuple[int, ...]:
     return tuple(layers for rank in plan.ranks for layers in rank.layers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from jupyter_mntrain.telemetry.formulas import (
     head_flops_per_token,
     layer_flops_per_token,
 )
+from tests.plan.choosing.jobs import gpus_on_a_link
 
 PAGE = Path(__file__).parents[3] / "docs" / "planning.md"
 DEVICE = DeviceSpeed(flops_per_s=60e12, bytes_per_s=800e9, overhead_s=2e-4)
@@ -72,5 +74,44 @@ def test_the_example_has_the_numbers_that_the_code_computes(page: str) -> None:
         f"{100 * found.links[0, 1]:.0f} %",
         f"{faster.seconds:.2f} s",
     ]
+    assert missing(numbers, page) == []
+
+
+def test_what_compression_gains_is_what_the_code_computes(page: str) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    links = {(0, 1): GIGABIT, (1, 0): GIGABIT}
+    rows = []
+    for transfer in ("none", "int8", "int8-int4", "int4"):
+        recipe = parse_recipe(text, [f"pipeline.transfer={transfer}"])
+        config = model_config(recipe)
+        assert config is not None
+        found, walked = predict_step(recipe, config, [DEVICE] * 2, links)
+        sent = [
+            f"{1e3 * (span.end_s - span.begin_s):.1f} ms"
+            for pair in links
+            for span in walked.messages[pair][:1]
+        ]
+        rows.append(f"| `{transfer}` | {' | '.join(sent)} | {found.seconds:.2f} s |")
+    for name, flops_per_s, count, batch in (
+        ("2 × 60 TFLOP/s, 8 sequences", 60e12, 2, 8),
+        ("4 × 100 TFLOP/s, 16 sequences", 100e12, 4, 16),
+    ):
+        plans = [
+            gpus_on_a_link(rate, flops_per_s, count, batch=batch, transfer=transfer)
+            for transfer, rate in (
+                *((one, 1e9) for one in ("none", "int8", "int8-int4", "int4")),
+                ("none", 1e15),
+            )
+        ]
+        shown = [f"{plan.step_s - plan.update_s:.2f}" for plan in plans]
+        rows.append(f"| {name} | {' | '.join(shown)} |")
+        gain = plans[0].step_s / plans[1].step_s
+        auto = gpus_on_a_link(1e9, flops_per_s, count, batch=batch, transfer="auto")
+        taken = "int8" if auto.compressed else "none"
+        rows.append(f"`{taken}` for {count} nodes, where 8 bits are {gain:.2f} × as fast")
+    assert missing(rows, page) == []
+
+
+def missing(numbers: Sequence[str], page: str) -> list[str]:
     plain = " ".join(page.split())
-    assert [number for number in numbers if number not in plain] == []
+    return [number for number in numbers if number not in plain]

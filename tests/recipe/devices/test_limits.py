@@ -121,6 +121,27 @@ def test_what_can_or_is_unknown_is_not_refused(setting: str, seat: Seat) -> None
     assert refusal(setting, seat) is None
 
 
+def test_a_node_that_cannot_compress_is_named_unless_a_plan_may_decide() -> None:
+    old = msgspec.structs.replace(cpu(), compresses=False)
+    for transfer in ("int8", "none"):
+        refused = refusal(f"pipeline.transfer={transfer}", old)
+        assert refused is not None
+        assert refused.node == "b"
+        assert says("pipeline.transfer", refused.cause)
+        assert refusal(f"pipeline.transfer={transfer}", cpu()) is None
+    assert refusal("pipeline.transfer=auto", old) is None
+
+
+def test_a_run_that_compressed_nothing_goes_on_with_nodes_that_cannot() -> None:
+    """Their trainer does not even know the setting."""
+    old = msgspec.structs.replace(cpu(), compresses=False)
+    kept = {"pipeline.transfer": "none", "pipeline.schedule": "1f1b"}
+    assert fit(parse_recipe(""), [old, cpu()], kept).recipe.pipeline.transfer == "auto"
+    assert fit(parse_recipe(""), [cpu(), cpu()], kept).recipe.pipeline.transfer == "none"
+    packed = kept | {"pipeline.transfer": "int8"}
+    assert fit(parse_recipe(""), [old, cpu()], packed).recipe.pipeline.transfer == "int8"
+
+
 def test_a_resumed_run_is_not_told_to_change_its_dtype() -> None:
     problem = refusal(BFLOAT16, card((7, 5)), is_resumed=True)
     assert problem is not None

@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.plan import (
+    Compressed,
     DeviceSpeed,
     Improvement,
     LinkSpeed,
@@ -23,6 +24,7 @@ from jupyter_mntrain.show.tables.plans.plan import (
     MOST_RANKS,
     against_equal_split,
     chosen_words,
+    compressed_words,
     plan_line,
     plan_view,
 )
@@ -136,6 +138,40 @@ def test_a_line_has_step_schedule_and_bottleneck() -> None:
     assert line.count("\n") == 1
     for word in ("2.8 s", "eager-zero-bubble", "rank 1's device"):
         assert word in line
+
+
+def test_what_is_compressed_is_said_with_its_gain() -> None:
+    compressed = msgspec.structs.replace(
+        PLAN,
+        chosen={**PLAN.chosen, "pipeline.transfer": '["int8"]'},
+        compressed=(Compressed("int8", ("wopr", "muthur")),),
+        compressed_gain=1.79,
+        ranks=(msgspec.structs.replace(FIRST, coding_s=0.28), SECOND),
+    )
+    said = "8 bits between wopr and muthur: 1.8 × as fast"
+    view = printed(plan_view(compressed, "Plan for r", program="mntrain"))
+    assert says(said, view)
+    assert max(map(len, view.splitlines())) <= 80
+    assert says("coding", view)
+    assert "10.0 %" in view, "0.28 of 2.8 s"
+    assert says(said, printed(plan_line(compressed, "1f1b"), width=200))
+    assert not says("coding", printed(plan_view(PLAN, "Plan for r", program="mntrain")))
+    assert compressed_words(PLAN) == ""
+
+
+@pytest.mark.wording
+def test_of_several_links_each_is_said_with_its_bits() -> None:
+    pairs = [("int8", ("a", "b")), ("int4", ("b", "c")), ("int8", ("c", "d"))]
+    asked = msgspec.structs.replace(PLAN, compressed=tuple(Compressed(*one) for one in pairs))
+    assert compressed_words(asked) == "8 bits between a and b, c and d; 4 bits between b and c"
+    assert chosen_words({"pipeline.transfer": '["int8", "none"]'}) == "transfer int8 / none"
+    assert chosen_words({"pipeline.transfer": "none"}) == "transfer none"
+
+
+def test_why_nothing_may_be_compressed_is_said_in_a_line() -> None:
+    old = msgspec.structs.replace(PLAN, uncompressed="the mntrain of muthur is older and cannot")
+    for shown in (plan_line(old, "1f1b"), plan_view(old, "Plan for r", program="mntrain")):
+        assert says("the mntrain of muthur is older", printed(shown, width=300))
 
 
 @pytest.mark.wording

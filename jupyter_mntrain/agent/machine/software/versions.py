@@ -28,7 +28,8 @@ QUERY_TIMEOUT_S = 20.0
 """Timeout for reading versions from another interpreter: on a cold disk it starts slowly."""
 
 _QUERY = """
-import importlib.metadata as m, importlib.util, json, os, platform, runpy, sysconfig
+import importlib.metadata as m, importlib.util, json, os, platform, runpy, sys, sysconfig
+sys.path = [one for one in sys.path if one]  # without the folder that the agent is in
 def version(name):
     try: return m.version(name)
     except m.PackageNotFoundError: return None
@@ -42,12 +43,18 @@ def built():
         told = runpy.run_path(os.path.join(folder, "version.py"))
         return {name: told.get(name) for name in ("cuda", "hip", "xpu")}
     except Exception: return None
+def compresses():
+    try:
+        folder = os.path.dirname(importlib.util.find_spec("jupyter_mntrain").origin)
+        return os.path.exists(os.path.join(folder, "recipe", "transfers.py"))
+    except Exception: return False
 print(json.dumps({
     "mntrain": version("jupyter-mntrain"), "torch": version("torch"),
     "transformers": version("transformers"), "python": platform.python_version(),
     "nccl": first("nvidia-nccl-cu"), "cuda": first("nvidia-cuda-runtime"),
     "site": sysconfig.get_path("purelib"), "include": sysconfig.get_path("include"),
-    "packages": {n: version(n) for n in PACKAGES if version(n)}, "built": built()}))
+    "packages": {n: version(n) for n in PACKAGES if version(n)}, "built": built(),
+    "compresses": compresses()}))
 """.replace("PACKAGES", repr(PACKAGES))
 
 _BUILDS: dict[str, GpuPlatform] = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
@@ -96,6 +103,7 @@ def read_installed(python: str, driver: Driver | None) -> Installed:
     found = ask_python(python, _QUERY)
     has_package, site_packages = found["mntrain"] is not None, Path(found.pop("site"))
     found["mntrain"] = found["mntrain"] or __version__
+    found["compresses"] = found["compresses"] or not has_package
     built, include = found.pop("built"), str(found.pop("include"))
     packages = dict(found.pop("packages"))
     if found["torch"] is None or built is None:

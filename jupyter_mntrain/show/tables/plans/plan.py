@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.model.records.plan import Improvement, OtherPlan, Plan, PlannedRank
-from jupyter_mntrain.model.text.foreign import shown_line
+from jupyter_mntrain.model.text.foreign import shown_line, shown_name
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import folding, plain_table
 
@@ -19,6 +19,13 @@ MOST_GUESSES: Final = 6
 MOST_COUNTS: Final = 8
 SURE: Final = 1.1
 """A gain is shown with its range if that is wider than this."""
+
+_BITS: Final[Mapping[str, str]] = {
+    "int8": "8 bits",
+    "int8-int4": "8 bits, and 4 for gradients,",
+    "int4": "4 bits",
+}
+"""What is said of ways to send in fewer bits; of others, their names."""
 
 EQUAL_SPLIT: Final = "equal split"
 FSDP: Final = "FSDP"
@@ -62,10 +69,36 @@ def plan_view(
 def plan_line(plan: Plan, schedule: str) -> Text:
     """Return a plan in one line."""
     words = f"{foreseen(plan)}: {formats.seconds(plan.step_s)} per step, {schedule}"
+    if compressed := compressed_words(plan):
+        words += f"; {compressed}"
     words += f"; bottleneck: {shown_line(plan.bottleneck)}"
     if plan.guesses:
         words += "; some speeds are not measured"
+    if why := uncompressed_words(plan):
+        words += f". {why}"
     return Text(words, "dim")
+
+
+def compressed_words(plan: Plan) -> str:
+    """Say what is compressed; empty if nothing is.
+
+    Like ``8 bits between wopr and muthur: 1.8 × as fast``.
+    """
+    pairs: dict[str, list[str]] = {}
+    for one in plan.compressed:
+        pairs.setdefault(one.transfer, []).append(" and ".join(map(shown_name, one.nodes)))
+    words = "; ".join(
+        f"{_BITS.get(transfer, shown_line(transfer))} between {', '.join(nodes)}"
+        for transfer, nodes in pairs.items()
+    )
+    if words and plan.compressed_gain is not None:
+        words += f": {formats.fixed(plan.compressed_gain, 1)}{formats.SPACE}× as fast"
+    return words
+
+
+def uncompressed_words(plan: Plan) -> str:
+    """Say why nothing may be compressed; empty if it may be."""
+    return f"Nothing is compressed: {shown_line(plan.uncompressed)}" if plan.uncompressed else ""
 
 
 def foreseen(plan: Plan) -> str:
@@ -99,6 +132,10 @@ def _sentences(plan: Plan) -> Iterator[Text]:
     yield Text.assemble(("Bottleneck: ", "bold"), shown_line(plan.bottleneck))
     if plan.chosen:
         yield Text.assemble(("Chosen: ", "bold"), chosen_words(plan.chosen))
+    if compressed := compressed_words(plan):
+        yield Text.assemble(("Compressed: ", "bold"), compressed)
+    if why := uncompressed_words(plan):
+        yield Text(why, "yellow")
     for other in plan.others:
         if other.name == FSDP and other.step_s and plan.step_s > WORTH_SAYING * other.step_s:
             gain = f"{FSDP}, predicted {times(plan.step_s / other.step_s)} as fast: "
@@ -124,6 +161,8 @@ def _words(name: str, value: str) -> str:
             return f"in flight {_counts(value)}"
         case "pipeline.deferred":
             return f"deferred {_counts(value)}"
+        case "pipeline.transfer":
+            return f"transfer {_each(value)}"
         case "memory.checkpointing":
             return f"{'no' if value == 'none' else value} recomputation"
         case _:
@@ -138,16 +177,25 @@ def _counts(value: str) -> str:
     return f"{min(counts)} to {max(counts)}"
 
 
+def _each(value: str) -> str:
+    """Format a name, or a list of them: int8 / none; of many, which there are."""
+    if not value.startswith("["):
+        return value
+    names = list(map(str, json.loads(value)))
+    return " / ".join(names if len(names) <= MOST_COUNTS else sorted({*names}))
+
+
 def _rank_table(plan: Plan, ranks: Sequence[int], width: int) -> RenderableType:
-    right = ("layers", "computing")
-    table = plain_table("rank", "device", "layers", "computing", "memory", right=right)
+    coding = ["coding"] if any(rank.coding_s for rank in plan.ranks) else []
+    right = ("layers", "computing", *coding)
+    table = plain_table("rank", "device", "layers", "computing", *coding, "memory", right=right)
     for number, rank in zip(ranks, plan.ranks[:MOST_RANKS], strict=False):
-        computing = rank.computing_s / plan.step_s if plan.step_s > 0 else 0.0
+        taken = [rank.computing_s, *([rank.coding_s] if coding else [])]
         table.add_row(
             str(number),
             Text(shown_line(f"{rank.node} {rank.device}")),
             " + ".join(map(str, rank.layers)),
-            formats.percent(computing),
+            *(formats.percent(one / plan.step_s if plan.step_s > 0 else 0.0) for one in taken),
             _memory(rank),
         )
     notes = []
