@@ -101,21 +101,21 @@ def ours(
     return median(step.step_s for step in steps_of(metrics / "rank-0.ndjson")[WARM_UP:])
 
 
-def planned_pipeline(case: Case, hosts: Sequence[Host]) -> str:
-    """What a plan chooses for a recipe without a pipeline, as a recipe has it."""
+def planned_pipeline(case: Case, hosts: Sequence[Host], given: str = "") -> str:
+    """What a plan chooses for a recipe with only this in its pipeline, and what it has."""
     shape = {"length": LENGTH, "vocabulary": VOCABULARY, "steps": 1, "batch": BATCH}
-    recipe = parse_recipe(RECIPE.format(**vars(case), **shape, pipeline=""))
+    recipe = parse_recipe(RECIPE.format(**vars(case), **shape, pipeline=given))
     with Probes(hosts, is_loopback=case.mbit is None) as probes:
         links = probes.measure(len(hosts))
     tokens = LENGTH * BATCH // 8
     speeds = [cpu_speed(host, None, rank, case.hidden, tokens) for rank, host in enumerate(hosts)]
     chosen = planned(recipe, speeds, links).chosen.items()
     lines = [(*name.split("."), value) for name, value in chosen]
-    words = [f"{key} = {_quoted(value)}" for section, key, value in lines if section == "pipeline"]
-    return "\n".join(words)
+    words = [f"{key} = {quoted(value)}" for section, key, value in lines if section == "pipeline"]
+    return "\n".join([*filter(None, [given]), *words])
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
     return value if value[0] in "[0123456789" else f'"{value}"'
 
 
