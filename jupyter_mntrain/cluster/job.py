@@ -28,6 +28,9 @@ from jupyter_mntrain.cluster.history.logs import (
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
 from jupyter_mntrain.cluster.launch.record_changes import (
     JobRemoval,
+    SettingsChanged,
+    ask_to_change,
+    outcome_of,
     plan_removal,
     put_label,
     remove,
@@ -61,7 +64,6 @@ from jupyter_mntrain.plan.spec_check import check_label
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.agents.client import AgentClient
     from jupyter_mntrain.cluster.history.comparison import ComparedJobs
-    from jupyter_mntrain.cluster.launch.record_changes import SettingsChanged
     from jupyter_mntrain.cluster.launch.resume import ResumeOffer, ResumePlan
     from jupyter_mntrain.model.records.setting import Setting
 
@@ -479,8 +481,6 @@ class Job:
                 this driver is read-only.
             NodeError: the head does not answer.
         """
-        from jupyter_mntrain.cluster.launch.record_changes import ask_to_change, outcome_of
-
         given = _checked(settings)
         launcher, live, view = self._driver.launcher(), self._driver.live, self.view()
         asking = ask_to_change(live, view, given, launcher.submitted_by)

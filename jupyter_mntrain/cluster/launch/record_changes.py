@@ -27,7 +27,6 @@ from jupyter_mntrain.model.program import Program, program_of
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.origin import RunningChange
 from jupyter_mntrain.model.text.label import JobLabel
-from jupyter_mntrain.plan.resume import told_steps
 
 T = TypeVar("T")
 
@@ -166,6 +165,8 @@ async def ask_to_change(
         SpecError, RecipeError: it runs no recipe, or cannot run with these settings.
         NodeError: the head does not answer.
     """
+    from jupyter_mntrain.plan.resume import told_steps
+
     if view.state in TERMINAL:
         raise RefusedError(
             f"job {view.job_id} has ended ({view.state})",
