@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding, Level
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.doctor.machine import LOADERS, MachineFacts
 from jupyter_mntrain.model.records.node import Gpu

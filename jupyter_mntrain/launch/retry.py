@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
-from jupyter_mntrain.model.errors import NodeError
-from jupyter_mntrain.model.failure.kinds import MAYBE_DONE, Kind
+from jupyter_mntrain.model.errors import MAYBE_DONE, Kind, NodeError
 
 T = TypeVar("T")
 

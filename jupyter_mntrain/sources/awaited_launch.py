@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from jupyter_mntrain.model.errors import MntrainError, RefusedError, error_of
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError, error_of
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.model.sources.allocation import Allocation

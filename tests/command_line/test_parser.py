@@ -15,8 +15,7 @@ from jupyter_mntrain.command_line.parser import (
     check_choice,
     typed,
 )
-from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, SpecError
 from tests.wording import says
 
 CHOICES = {"join": "join a cluster", "leave": "leave it"}

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from jupyter_mntrain.model.errors import RefusedError, SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
 from jupyter_mntrain.model.sources.allocation import Allocation, Waiting
 from jupyter_mntrain.model.sources.changes import changes
 from jupyter_mntrain.model.sources.request import SECRETS, SLOT, STATE, NodesRequest, SlotCommand

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.allocation import Allocation, Slot
 from jupyter_mntrain.model.sources.options import SourceOption

@@ -6,8 +6,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from jupyter_mntrain.model.errors import RefusedError, SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
 
 ROOTS = ("models", "data")
 """Roots that every node has."""

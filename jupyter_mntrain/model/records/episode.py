@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.failure.kinds import SLOWNESS
+from jupyter_mntrain.model.errors import SLOWNESS
 from jupyter_mntrain.model.failure.problem import Problem
 
 MOST_KEPT = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 
 AllocationState = Literal["pending", "running", "ending", "ended", "unknown"]

@@ -6,8 +6,7 @@ import os
 import secrets
 from contextlib import suppress
 
-from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.allocation import Allocation, Slot
 from jupyter_mntrain.model.sources.options import SourceOption

@@ -6,8 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.command_line.parser import Parser, typed
-from jupyter_mntrain.model.errors import NodeError, SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.nodes.install import common_options

@@ -11,8 +11,7 @@ import pytest
 
 from jupyter_mntrain.launch.project.own_imports import own_imports
 from jupyter_mntrain.launch.project.stage import stage_project
-from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, SpecError
 
 WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@lab")
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.allocation import Allocation, Slot, SlotState, Waiting
 from jupyter_mntrain.model.sources.changes import changes

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.errors import RefusedError, SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_allocation

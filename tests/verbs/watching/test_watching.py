@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from jupyter_mntrain.model.errors import NodeError, SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.show.terminal import QuietScreen
