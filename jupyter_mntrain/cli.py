@@ -141,9 +141,9 @@ def _run(command: Command) -> int:
     # Not above: help and the version do without.
     from jupyter_mntrain.model import tunables
     from jupyter_mntrain.show.terminal import TerminalScreen, make_console
-    from jupyter_mntrain.verbs.context import Clusters, Context, connect
     from jupyter_mntrain.verbs.known_names import keep_names
     from jupyter_mntrain.verbs.run import run
+    from jupyter_mntrain.verbs.verb import Clusters, Context, connect
 
     tunables.check()
     clusters = Clusters(connect)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from jupyter_mntrain.model.whereabouts import current_folder
 from jupyter_mntrain.verbs.completion import Completer, KnownJob, KnownNode
-from jupyter_mntrain.verbs.context import Clusters
 from jupyter_mntrain.verbs.known_names import jobs_of, nodes_of
+from jupyter_mntrain.verbs.verb import Clusters
 
 
 class OpenClusters:

@@ -30,7 +30,7 @@ from jupyter_mntrain.show.screen import Screen
 from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.show.tables.node_list import Surroundings, node_table
 from jupyter_mntrain.show.terminal import TerminalScreen, make_console
-from jupyter_mntrain.verbs.context import Clusters, connect
+from jupyter_mntrain.verbs.verb import Clusters, connect
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

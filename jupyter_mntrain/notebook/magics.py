@@ -16,10 +16,9 @@ from jupyter_mntrain.model.text.foreign import visible
 from jupyter_mntrain.notebook.output import show_bundle
 from jupyter_mntrain.show.bundles import PROGRAM, picture_bundle, picture_metadata, text_bundle
 from jupyter_mntrain.verbs.command import Command, parse, split_line
-from jupyter_mntrain.verbs.context import Clusters, Context
 from jupyter_mntrain.verbs.run import run
 from jupyter_mntrain.verbs.table import TABLE
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Clusters, Context, Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,7 @@ from argparse import Namespace
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.show.safe_console import verbatim
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -13,8 +13,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.tunables import DEFAULT, Tunable, all_tunables, config_file
 from jupyter_mntrain.show.tables._plain import plain_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 
 class ConfigVerb(Verb):

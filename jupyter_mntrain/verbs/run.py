@@ -9,9 +9,8 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.system_errors import system_errors_told
 from jupyter_mntrain.show.terminal import QuietScreen
 from jupyter_mntrain.verbs.command import Command
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.allocations.remembered import in_its_allocation
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Context, Outcome
 
 
 def run(command: Command, context: Context) -> Outcome:

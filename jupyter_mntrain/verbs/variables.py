@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.verb import Context
 
 
 def variable_option(parser: Parser) -> None:

@@ -11,9 +11,8 @@ from rich.console import RenderableType
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.show.screen import Awaited, Screen
 from jupyter_mntrain.verbs.command import parse
-from jupyter_mntrain.verbs.context import Clusters, Context
 from jupyter_mntrain.verbs.run import run
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Clusters, Context, Outcome
 from tests.standin.answers import check_answer
 from tests.standin.cluster import StandInCluster
 from tests.standin.heard import Heard

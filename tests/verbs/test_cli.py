@@ -28,7 +28,7 @@ from tests.wording import says
 def run(cluster, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.toml").write_text('[model]\npreset = "llama-tiny"\n')
-    monkeypatch.setattr("jupyter_mntrain.verbs.context.connect", lambda name, addresses: cluster)
+    monkeypatch.setattr("jupyter_mntrain.verbs.verb.connect", lambda name, addresses: cluster)
 
     def run(*words: str):
         code = main(list(words))

@@ -105,7 +105,7 @@ def test_where_nothing_is_known_or_readable_nothing_is_offered(home: Path) -> No
 def test_a_command_leaves_what_it_has_heard(
     home: Path, cluster: StandInCluster, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr("jupyter_mntrain.verbs.context.connect", lambda name, addresses: cluster)
+    monkeypatch.setattr("jupyter_mntrain.verbs.verb.connect", lambda name, addresses: cluster)
     assert main(["jobs", "--json"]) == 0
     (job,) = json.loads(capsys.readouterr().out)
     kept = KeptNames(cluster.name)

@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER, Attempt, JobSpec, JobView
-from jupyter_mntrain.verbs.find import newest
+from jupyter_mntrain.verbs.verb import newest
 
 TRAINS = ("-m", TRAINER, "recipe.toml")
 ANSWERS = ("-m", "jupyter_mntrain.train.generate")

@@ -22,9 +22,8 @@ from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from jupyter_mntrain.verbs.command import verb_parser
-from jupyter_mntrain.verbs.context import connect
 from jupyter_mntrain.verbs.table import TABLE
-from jupyter_mntrain.verbs.verb import Verb
+from jupyter_mntrain.verbs.verb import Verb, connect
 from tests.hostile import HOSTILE, LINK, LONG, STYLING, assert_safe, poisoned, strings
 from tests.notebook.conftest import Notebook
 from tests.standin.cluster import StandInCluster, node, silent
@@ -161,9 +160,7 @@ def terminal(
     def run(words: list[str], cluster: Any) -> tuple[str, str]:
         is_real = words[0] in REAL_CLUSTER
         in_memory = lambda name, addresses: cluster  # noqa: E731
-        monkeypatch.setattr(
-            "jupyter_mntrain.verbs.context.connect", connect if is_real else in_memory
-        )
+        monkeypatch.setattr("jupyter_mntrain.verbs.verb.connect", connect if is_real else in_memory)
         typed = iter(("Hi", WORDS, "/exit"))
         monkeypatch.setattr("builtins.input", lambda _: next(typed))
         with suppress(SystemExit):

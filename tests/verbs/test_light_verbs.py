@@ -60,13 +60,11 @@ OF_LISTS = OF_HELP | {
     "telemetry.interfaces",
     "telemetry.kernel_files",
     "trust",
-    "verbs.context",
+    "verbs.verb",
     "verbs.completion",
-    "verbs.find",
     "verbs.known_names",
     "verbs.launching.allocations.remembered",
     "verbs.run",
-    "verbs.verb",
 }
 OF_STATUS = OF_LISTS | {
     "cluster.history",

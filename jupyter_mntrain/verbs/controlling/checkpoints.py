@@ -14,9 +14,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.kept.checkpoints import checkpoint_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, job_argument, wanted_step
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, find_job, job_argument, wanted_step
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

@@ -17,9 +17,7 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.ranks.rank_table import state_text
 from jupyter_mntrain.show.tables.ranks.stopped_ranks import stopped_ranks
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import all_jobs, named_job, refuse_awaited
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Context, Outcome, all_jobs, named_job, refuse_awaited
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

@@ -9,16 +9,14 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.ending import (
     ENDED_WITHIN_S,
     ended_outcome,
     running_job,
     running_job_argument,
 )
-from jupyter_mntrain.verbs.find import rank_option
 from jupyter_mntrain.verbs.launching.allocations.waiting import stopped_waiting
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, rank_option
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

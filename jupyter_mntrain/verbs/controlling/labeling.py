@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from jupyter_mntrain.model.quantities import agreeing
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Context, Outcome
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

@@ -5,10 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.labeling import labeled_outcome
-from jupyter_mntrain.verbs.find import named_job
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, named_job
 
 
 class RenameVerb(Verb):

@@ -12,9 +12,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import named_job
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, named_job
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.launch.record_changes import JobRemoval

@@ -10,13 +10,12 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.ending import (
     SAVED_WITHIN_S,
     running_job,
     running_job_argument,
 )
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 
 class SaveVerb(Verb):

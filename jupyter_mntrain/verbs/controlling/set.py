@@ -13,9 +13,8 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.recipe.sections import CHANGEABLE
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.ending import SAVED_WITHIN_S, running_job
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

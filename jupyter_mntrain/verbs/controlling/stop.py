@@ -7,7 +7,6 @@ from argparse import Namespace
 from jupyter_mntrain.command_line.parser import Parser, bounded_duration
 from jupyter_mntrain.model.api import LONGEST_GRACE_S, STOP_GRACE_S
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.ending import (
     ENDED_WITHIN_S,
     SAVED_WITHIN_S,
@@ -20,7 +19,7 @@ from jupyter_mntrain.verbs.launching.allocations.waiting import (
     refuse_own_nodes,
     stopped_waiting,
 )
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 
 class StopVerb(Verb):

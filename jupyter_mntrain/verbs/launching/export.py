@@ -14,11 +14,9 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.show.safe_console import verbatim
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.launching.foreign_job import remember_job_file
 from jupyter_mntrain.verbs.new_file import force_flag, output_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, find_job, job_argument
 
 OWNER_ONLY = 0o600
 ALL_MAY_READ = 0o666

@@ -27,8 +27,8 @@ from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.model.text.secrets import shown_words
 from jupyter_mntrain.model.whereabouts import in_home, kept_folder
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.job_files import runs_program
+from jupyter_mntrain.verbs.verb import Context
 from jupyter_mntrain.workload.workload import read_text
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from jupyter_mntrain.launch.project.stage import (
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import NO_PYTHON, PYTHON
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.verb import Context
 from jupyter_mntrain.workload.given_files import GivenFiles, found_file, joined, same_name
 from jupyter_mntrain.workload.workload import (
     CELL_SCRIPT,

@@ -19,7 +19,6 @@ from jupyter_mntrain.plan.software.versions import version_notes
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import warning_texts
 from jupyter_mntrain.show.tables.plans.plan import plan_line
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.allocations.launch_on import launch_on
 from jupyter_mntrain.verbs.launching.allocations.on_options import chosen_options, on_option
 from jupyter_mntrain.verbs.launching.allocations.remembered import remember_launch
@@ -32,7 +31,7 @@ from jupyter_mntrain.verbs.launching.running_already import (
 )
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import follow, timeout_option
 from jupyter_mntrain.workload.built import Built, choice_text
 from jupyter_mntrain.workload.hardware_notes import hardware_notes

@@ -19,11 +19,9 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import warning_texts
 from jupyter_mntrain.show.tables.plans.plan import plan_view
 from jupyter_mntrain.show.tables.plans.step_bars import StepBars
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import caught_up_history, named_job
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, caught_up_history, named_job
 from jupyter_mntrain.workload.built import Built
 
 if TYPE_CHECKING:

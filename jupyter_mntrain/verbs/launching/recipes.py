@@ -15,8 +15,7 @@ from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn, built_in
 from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.show.tables._plain import plain_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 
 class RecipesVerb(Verb):

@@ -14,8 +14,6 @@ from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.stored import overrides_of
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import named_job
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.launch import (
@@ -26,7 +24,7 @@ from jupyter_mntrain.verbs.launching.launch import (
 from jupyter_mntrain.verbs.launching.planning import replanned
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, named_job
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.launch.resume import ResumePlan

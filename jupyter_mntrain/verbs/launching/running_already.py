@@ -11,7 +11,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.bundles import PROGRAM
-from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.verb import Context
 from jupyter_mntrain.workload.built import Built
 
 if TYPE_CHECKING:

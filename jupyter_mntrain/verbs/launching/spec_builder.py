@@ -22,8 +22,6 @@ from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.parse import refuse_both_durations
 from jupyter_mntrain.recipe.stored import written_recipe
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.debugging import SETTINGS, with_debugging
 from jupyter_mntrain.verbs.launching.job_files import (
     choose_project,
@@ -38,6 +36,7 @@ from jupyter_mntrain.verbs.launching.job_files import (
     stage_files,
 )
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
+from jupyter_mntrain.verbs.verb import Context, joined_cluster
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.given_files import GivenFiles, given_files, with_reads
 from jupyter_mntrain.workload.workload import (

@@ -19,9 +19,8 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.resume import reported_step
 from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import named_job
 from jupyter_mntrain.verbs.launching.job_files import runs_program
+from jupyter_mntrain.verbs.verb import Context, named_job
 from jupyter_mntrain.workload.workload import read_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from jupyter_mntrain.command_line.passphrase_input import add_passphrase_argumen
 from jupyter_mntrain.model.errors import no_cluster
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 
 class BackUpAuthority(Verb):

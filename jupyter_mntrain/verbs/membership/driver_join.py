@@ -17,8 +17,7 @@ from jupyter_mntrain.command_line.token_input import add_token_arguments, read_t
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.show.problems import problem_text
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.trust.joining.candidate import Candidate

@@ -13,8 +13,7 @@ from jupyter_mntrain.command_line.token_input import piped
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 
 class MembersVerb(Verb):

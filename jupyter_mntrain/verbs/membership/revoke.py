@@ -9,9 +9,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster, reachable_nodes
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster, reachable_nodes
 
 if TYPE_CHECKING:
     from jupyter_mntrain.trust.certificates import Role

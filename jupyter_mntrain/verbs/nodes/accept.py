@@ -27,8 +27,6 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.show.acceptance.acceptance_table import acceptance_table, criterion_text
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.allocations.launch_on import on_new_nodes
 from jupyter_mntrain.verbs.launching.allocations.on_options import (
     chosen_options,
@@ -37,7 +35,7 @@ from jupyter_mntrain.verbs.launching.allocations.on_options import (
 )
 from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, submitter
 from jupyter_mntrain.verbs.new_file import output_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 from jupyter_mntrain.workload.workload import Workload, from_built_in, from_path
 
 if TYPE_CHECKING:

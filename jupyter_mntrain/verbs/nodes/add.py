@@ -8,8 +8,7 @@ import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 
 class AddVerb(Verb):

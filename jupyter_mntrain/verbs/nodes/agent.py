@@ -10,8 +10,7 @@ from typing import NoReturn
 from jupyter_mntrain.command_line.agent import ACTIONS, Action, add_arguments
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.command_line.systems import check_node_system
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Verb, VerbGroup
+from jupyter_mntrain.verbs.verb import Context, Verb, VerbGroup
 
 
 class AgentAction(Verb):

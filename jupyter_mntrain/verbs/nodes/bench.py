@@ -14,11 +14,9 @@ from jupyter_mntrain.model.quantities import parse_size, size_text
 from jupyter_mntrain.model.records.doctor.benchmark import LARGEST_BYTES, BenchReport
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables.benchmark import benchmark_table, heading
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, submitter
 from jupyter_mntrain.verbs.new_file import force_flag, output_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 from jupyter_mntrain.verbs.watching.picture_file import picture_path, write_picture
 
 SLOW: Final = 1

@@ -19,8 +19,7 @@ from jupyter_mntrain.model.records.plan import DEVICES_LIMIT_S
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding
 from jupyter_mntrain.show.tables.device_list import device_list
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Context, Outcome
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster

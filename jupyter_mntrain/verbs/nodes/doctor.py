@@ -17,8 +17,6 @@ from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.show.tables.doctor import doctor_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.dry_run import FOUND
 from jupyter_mntrain.verbs.launching.foreign_job import agreement_option, ask_about_job_file
 from jupyter_mntrain.verbs.launching.job_options import job_options
@@ -28,7 +26,7 @@ from jupyter_mntrain.verbs.nodes.smoke_step import (
     refuse_nothing_to_try,
     with_smoke_step,
 )
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 from jupyter_mntrain.workload.built import Built
 
 if TYPE_CHECKING:

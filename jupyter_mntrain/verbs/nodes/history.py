@@ -13,9 +13,7 @@ from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.metrics.node_history import LONGEST_S, NodeHistory
 from jupyter_mntrain.model.quantities import duration_text, parse_duration
 from jupyter_mntrain.show.tables.node_history import SPARK_POINTS, history_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 
 SHORTEST_S = 10
 

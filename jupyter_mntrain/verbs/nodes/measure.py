@@ -20,10 +20,8 @@ from jupyter_mntrain.plan.networks.measuring import Measuring
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding
 from jupyter_mntrain.show.tables.link_matrix import link_list, link_matrix
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.nodes.device_speeds import device_options, devices_outcome
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster

@@ -6,9 +6,7 @@ from argparse import Namespace
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.show.tables.node_list import Surroundings, node_data, node_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster, reachable_nodes
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster, reachable_nodes
 
 
 class NodesVerb(Verb):

@@ -7,8 +7,8 @@ from argparse import Namespace
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.launch import submitter
+from jupyter_mntrain.verbs.verb import Context
 from jupyter_mntrain.workload.built import Built
 
 

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.nodes.install import common_options
 from jupyter_mntrain.verbs.nodes.installing.target import parse_target
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.nodes.installing.host import Host, InstalledHost

@@ -8,9 +8,7 @@ import msgspec
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import reachable_nodes
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, reachable_nodes
 
 
 class OpenPanelVerb(Verb):

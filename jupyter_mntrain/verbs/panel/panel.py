@@ -23,8 +23,6 @@ from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import named_job
 from jupyter_mntrain.verbs.launching.allocations.launch_on import rendered
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
@@ -53,6 +51,7 @@ from jupyter_mntrain.verbs.panel.targets import (
     find_target,
     launched_last,
 )
+from jupyter_mntrain.verbs.verb import Context, named_job
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.workload import Workload
 

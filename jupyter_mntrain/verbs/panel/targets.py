@@ -19,8 +19,8 @@ from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import overrides_of
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES, Memory
+from jupyter_mntrain.verbs.verb import Context
 from jupyter_mntrain.workload.workload import Workload, from_cell, from_path, from_spec
 
 LARGEST_RECIPE_BYTES = 64 * 2**10

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.launching.allocations.waiting import (
     awaited_launch,
     looking_at,
     waited_for,
 )
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, find_job, job_argument
 from jupyter_mntrain.verbs.watching.following import follow, status_outcome, timeout_option
 
 if TYPE_CHECKING:

@@ -17,9 +17,7 @@ from jupyter_mntrain.show.tables.comparison import (
     ranking_line,
     same_line,
 )
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import caught_up_history, named_job
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, caught_up_history, named_job
 
 
 class CompareVerb(Verb):

@@ -16,9 +16,7 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.failures import ended_alike
 from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.show.tables.kept.files import written_data, written_text
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import caught_up_history
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Context, Outcome, caught_up_history
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

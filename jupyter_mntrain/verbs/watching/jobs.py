@@ -11,9 +11,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.lifecycle.listing import RECENT, JobSort, duration_s, job_step
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show.tables.job_list import job_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import all_jobs
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, all_jobs
 
 
 class JobsVerb(Verb):

@@ -14,10 +14,16 @@ from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.log_follower import LogFollower
 from jupyter_mntrain.show.log_lines import last_lines, log_text, written_line
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, job_argument, node_option, rank_option
 from jupyter_mntrain.verbs.new_file import force_flag, new_file, output_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import (
+    Context,
+    Outcome,
+    Verb,
+    find_job,
+    job_argument,
+    node_option,
+    rank_option,
+)
 from jupyter_mntrain.verbs.watching.following import detached_outcome
 
 if TYPE_CHECKING:

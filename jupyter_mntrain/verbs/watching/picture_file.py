@@ -6,8 +6,8 @@ from pathlib import Path
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.new_file import file_path
+from jupyter_mntrain.verbs.verb import Context
 
 
 def picture_path(context: Context, text: str, *, may_replace: bool) -> Path:

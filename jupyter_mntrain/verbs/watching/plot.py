@@ -9,10 +9,15 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
 from jupyter_mntrain.verbs.new_file import force_flag, output_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import (
+    Context,
+    Outcome,
+    Verb,
+    caught_up_history,
+    find_job,
+    job_argument,
+)
 from jupyter_mntrain.verbs.watching.picture_file import picture_path, write_picture
 
 if TYPE_CHECKING:

@@ -23,10 +23,8 @@ from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.text.file_name import file_name
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.log_lines import written_line
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.new_file import force_flag, new_file, output_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, find_job, job_argument
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job

@@ -15,9 +15,7 @@ from jupyter_mntrain.recipe.builtin import BUILT_IN, built_in
 from jupyter_mntrain.recipe.parse import refuse_both_durations
 from jupyter_mntrain.show.tables.data import data_text
 from jupyter_mntrain.show.tables.settings import settings_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, find_job
 from jupyter_mntrain.workload.data_preview import preview_data
 from jupyter_mntrain.workload.workload import Workload, from_built_in, from_path
 

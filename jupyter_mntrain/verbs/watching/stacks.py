@@ -13,9 +13,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.stacks import ShownStack, shown_stacks
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, job_argument, rank_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, find_job, job_argument, rank_option
 
 
 class StacksVerb(Verb):

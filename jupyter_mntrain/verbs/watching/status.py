@@ -5,10 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.launching.allocations.waiting import waiting_outcome
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, find_job, job_argument
 from jupyter_mntrain.verbs.watching.following import status_outcome
 
 

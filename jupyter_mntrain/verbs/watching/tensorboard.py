@@ -15,10 +15,15 @@ from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show.exports.event_files import EventFiles, is_installed
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import caught_up_history, find_job, named_job
 from jupyter_mntrain.verbs.new_file import new_place, output_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import (
+    Context,
+    Outcome,
+    Verb,
+    caught_up_history,
+    find_job,
+    named_job,
+)
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

@@ -26,10 +26,15 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.exports.chrome_trace import chrome_trace
 from jupyter_mntrain.show.tables.plans.step_bars import StepBars
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
 from jupyter_mntrain.verbs.new_file import file_path, force_flag, output_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import (
+    Context,
+    Outcome,
+    Verb,
+    caught_up_history,
+    find_job,
+    job_argument,
+)
 from jupyter_mntrain.verbs.watching.picture_file import write_picture
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_d
 from jupyter_mntrain.trust.joining.messages import Application
 from jupyter_mntrain.trust.joining.token import PREFIX, Token, new_nonce, read_token
 from jupyter_mntrain.trust.registrar import IssuedInvitation
-from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.verb import Context
 from tests.agent.live import free_port
 from tests.waiting import until
 from tests.wording import says, wording
@@ -167,7 +167,7 @@ def test_it_stays_until_who_was_admitted_has_its_certificate(run, identity, monk
         else:
             identity.authorized().note_joined(*admitted[0])
 
-    monkeypatch.setattr("jupyter_mntrain.verbs.context.Context", partial(Context, sleep=meanwhile))
+    monkeypatch.setattr("jupyter_mntrain.verbs.verb.Context", partial(Context, sleep=meanwhile))
     code, out, _ = run("invite")
     assert code == 0
     assert "wopr joined" in out

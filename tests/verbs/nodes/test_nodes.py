@@ -201,7 +201,7 @@ def test_silent_nodes_are_forgotten_at_once_and_others_stay(do, as_json, cluster
 
 
 def test_cluster_and_agents_come_from_options_or_else_the_environment(cluster):
-    from jupyter_mntrain.verbs.context import Clusters, Context
+    from jupyter_mntrain.verbs.verb import Clusters, Context
     from tests.standin.screen import run_words
 
     asked = []

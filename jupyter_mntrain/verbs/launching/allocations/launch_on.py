@@ -17,7 +17,6 @@ from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.sources.registry import source_named, title_of
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.allocations.no_wait import (
     TAKES_OVER,
     leave_waiting,
@@ -31,7 +30,7 @@ from jupyter_mntrain.verbs.launching.allocations.on_options import (
 from jupyter_mntrain.verbs.launching.allocations.progress import AllocationProgress
 from jupyter_mntrain.verbs.launching.allocations.words import asked_line
 from jupyter_mntrain.verbs.launching.spec_builder import refuse_unlaunchable
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Context, Outcome
 
 if TYPE_CHECKING:
     from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes

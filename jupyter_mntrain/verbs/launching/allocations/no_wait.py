@@ -12,7 +12,7 @@ from typing import Final
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.sources.awaited_launch import launch_log
-from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.verb import Context
 
 TAKES_OVER: Final = "MNTRAIN_TAKES_OVER"
 """Environment variable for that process: the cluster of the requested allocation."""

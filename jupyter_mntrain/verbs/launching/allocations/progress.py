@@ -7,8 +7,8 @@ from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.changes import AllocationChange, changes
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.sources.awaited_launch import refusal_of
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.allocations.words import granted_line, waiting_line
+from jupyter_mntrain.verbs.verb import Context
 
 
 class AllocationProgress:

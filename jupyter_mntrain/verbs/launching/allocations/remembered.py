@@ -6,8 +6,7 @@ from argparse import Namespace
 
 from jupyter_mntrain.model.environment import CLUSTER_VARIABLE
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Verb
+from jupyter_mntrain.verbs.verb import Context, Verb
 
 
 def in_its_allocation(context: Context, verb: Verb, args: Namespace) -> Namespace:

@@ -19,11 +19,10 @@ from jupyter_mntrain.show.screen import Awaited
 from jupyter_mntrain.sources.allocation_book import follow_remembered
 from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
 from jupyter_mntrain.sources.registry import title_of
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.ending import ENDED_WITHIN_S
 from jupyter_mntrain.verbs.launching.allocations.progress import AllocationProgress
 from jupyter_mntrain.verbs.launching.allocations.words import called, granted_line, waiting_line
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Context, Outcome
 from jupyter_mntrain.verbs.watching.following import DETACHED, TIMED_OUT
 
 if TYPE_CHECKING:

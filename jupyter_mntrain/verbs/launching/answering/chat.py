@@ -19,14 +19,13 @@ from jupyter_mntrain.model.text.conversation import (
     Sampling,
 )
 from jupyter_mntrain.model.text.foreign import shown_line
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.answering.dialog import Dialog
 from jupyter_mntrain.verbs.launching.answering.model_source import (
     add_model_arguments,
     answering_spec,
 )
 from jupyter_mntrain.verbs.launching.launch import submitter
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Progress

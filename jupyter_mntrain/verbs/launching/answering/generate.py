@@ -17,11 +17,9 @@ from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Partici
 from jupyter_mntrain.plan.resume import step_of
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, chosen_words
 from jupyter_mntrain.show.problems import problem_text
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, wanted_step
 from jupyter_mntrain.verbs.launching.answering.written_model import refuse_script
 from jupyter_mntrain.verbs.launching.launch import submitter
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, find_job, wanted_step
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

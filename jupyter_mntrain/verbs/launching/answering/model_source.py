@@ -11,8 +11,6 @@ from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, joined_cluster, node_option, reachable_nodes
 from jupyter_mntrain.verbs.launching.answering.generate import (
     changed_words,
     spec_beside,
@@ -20,6 +18,13 @@ from jupyter_mntrain.verbs.launching.answering.generate import (
     step_words,
 )
 from jupyter_mntrain.verbs.launching.answering.written_model import refuse_script
+from jupyter_mntrain.verbs.verb import (
+    Context,
+    find_job,
+    joined_cluster,
+    node_option,
+    reachable_nodes,
+)
 
 LARGEST_GPU = 1023
 

@@ -13,14 +13,13 @@ from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import RefusedError, SpecError, error_of
 from jupyter_mntrain.model.text.serving_address import NO_TEMPLATE, SERVER
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.answering.model_source import (
     add_model_arguments,
     answering_spec,
 )
 from jupyter_mntrain.verbs.launching.launch import submitter
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress

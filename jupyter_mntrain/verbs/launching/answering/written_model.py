@@ -13,8 +13,7 @@ from jupyter_mntrain.families.directories import has_tokenizer
 from jupyter_mntrain.model.errors import Kind, MntrainError, SpecError
 from jupyter_mntrain.model.records.job import TRAINER
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.verb import Context, joined_cluster
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

@@ -6,9 +6,7 @@ from argparse import Namespace
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.show.tables.kept.files import by_node, space_table
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 
 
 class DuVerb(Verb):

@@ -9,9 +9,7 @@ from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.show.tables.kept.files import by_node, cleaned_text
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 
 
 class GcVerb(Verb):

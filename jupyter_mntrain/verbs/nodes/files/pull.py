@@ -16,10 +16,16 @@ from jupyter_mntrain.show.tables.kept.files import (
     written_data,
     written_table,
 )
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster, named_job, node_option, rank_option
 from jupyter_mntrain.verbs.new_file import new_place
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import (
+    Context,
+    Outcome,
+    Verb,
+    joined_cluster,
+    named_job,
+    node_option,
+    rank_option,
+)
 
 
 class PullVerb(Verb):

@@ -12,9 +12,7 @@ from jupyter_mntrain.launch.files.names import LargeName, is_large_name, parse_l
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.tables.kept.files import pushed_text
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster
 
 FAILED = 1
 """Exit code: a node does not have it."""

@@ -17,7 +17,6 @@ from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.trust.certificates import fingerprint
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.nodes.installing.facts import Wanted, driver_packages, driver_python
 from jupyter_mntrain.verbs.nodes.installing.host import LOOK, Host, InstalledHost
 from jupyter_mntrain.verbs.nodes.installing.host_book import HostBook
@@ -25,7 +24,7 @@ from jupyter_mntrain.verbs.nodes.installing.plan import NodeChoices, Step
 from jupyter_mntrain.verbs.nodes.installing.ssh import Ssh, shown_words
 from jupyter_mntrain.verbs.nodes.installing.target import SshTarget
 from jupyter_mntrain.verbs.nodes.installing.wheel import Wheel, pack
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.verb import Context, Outcome
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster

@@ -17,13 +17,13 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.show.screen import Screen
 from jupyter_mntrain.sources.registry import title_of
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.launch import LaunchVerb
 from jupyter_mntrain.verbs.panel.checks import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.fields import Read, make_fields, problems, usable
 from jupyter_mntrain.verbs.panel.form import Form, check_settings, of_recipe
 from jupyter_mntrain.verbs.panel.source.source_fields import source_fields
+from jupyter_mntrain.verbs.verb import Context
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress

@@ -16,9 +16,9 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.sources.allocation_book import AllocationBook
 from jupyter_mntrain.sources.awaited_launch import launch_log, lock_file
-from jupyter_mntrain.verbs.context import Clusters
 from jupyter_mntrain.verbs.launching.allocations.no_wait import TAKES_OVER
 from jupyter_mntrain.verbs.launching.allocations.words import asked_line
+from jupyter_mntrain.verbs.verb import Clusters
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.screen import Paper, StillClock, make_context, run_words
 from tests.standin.slurm_tools import SlurmTools
