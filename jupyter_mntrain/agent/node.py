@@ -48,8 +48,13 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.events import StateLost
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
-from jupyter_mntrain.model.records.availability import Availability
-from jupyter_mntrain.model.records.node import Interface, Inventory, LeaseInfo, NodeInfo
+from jupyter_mntrain.model.records.node import (
+    Availability,
+    Interface,
+    Inventory,
+    LeaseInfo,
+    NodeInfo,
+)
 from jupyter_mntrain.plan.agent_hosts import is_loopback
 from jupyter_mntrain.plan.placement import kept_address
 from jupyter_mntrain.trust.audit import Audit

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.metrics.history import JobHistory
     from jupyter_mntrain.metrics.series import JobSeries
     from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary
-    from jupyter_mntrain.model.records.node import LinkMeasurement
-    from jupyter_mntrain.model.records.node_view import Liveness, NodeView
+    from jupyter_mntrain.model.records.node import LinkMeasurement, Liveness, NodeView
 
 __all__ = [
     "Cluster",
@@ -61,10 +60,10 @@ __getattr__ = lazy_names(
         "JobSummary": "jupyter_mntrain.metrics.summary",
         "LinkMeasurement": "jupyter_mntrain.model.records.node",
         "LinkSummary": "jupyter_mntrain.metrics.summary",
-        "Liveness": "jupyter_mntrain.model.records.node_view",
+        "Liveness": "jupyter_mntrain.model.records.node",
         "LogLine": "jupyter_mntrain.cluster.history.logs",
         "MdnsDiscovery": "jupyter_mntrain.cluster.discovery.discovery",
-        "NodeView": "jupyter_mntrain.model.records.node_view",
+        "NodeView": "jupyter_mntrain.model.records.node",
         "PeerBook": "jupyter_mntrain.cluster.view.peer_book",
         "Progress": "jupyter_mntrain.launch.progress",
         "RankSeries": "jupyter_mntrain.metrics.downsampled.rank_series",

@@ -25,8 +25,7 @@ from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
-from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import LinkMeasurement, NodeView
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.diagnostics.benchmark import ClusterBenchmark

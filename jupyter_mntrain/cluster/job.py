@@ -53,10 +53,16 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.running_changes import MOST_SETTINGS, changes_of
 from jupyter_mntrain.model.lifecycle.saves import requested_save
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints, SavedStep
-from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
+from jupyter_mntrain.model.records.job import (
+    TERMINAL,
+    JobSpec,
+    JobState,
+    JobView,
+    Placement,
+    RankStack,
+    RunningChange,
+)
 from jupyter_mntrain.model.records.node import MachineDescription
-from jupyter_mntrain.model.records.origin import RunningChange
-from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.model.text.label import JobLabel
 from jupyter_mntrain.model.text.serving_address import SERVER, address_in
 from jupyter_mntrain.plan.spec_check import check_label

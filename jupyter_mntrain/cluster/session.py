@@ -16,8 +16,7 @@ from jupyter_mntrain.cluster.view.node_search import GracePeriod, NodeSearch
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.errors import Kind, RefusedError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.records.node_view import FoundBy
+from jupyter_mntrain.model.records.node import FoundBy, NodeInfo
 from jupyter_mntrain.model.whereabouts import user_name
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, NodeCheck, chosen
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, NodeCheck, chosen
 from jupyter_mntrain.doctor.gpus import P2P_DISABLE, peers_among
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from jupyter_mntrain.doctor.check import Case, Check
+from jupyter_mntrain.doctor.check import ORDER, Case, Check, Finding
 from jupyter_mntrain.doctor.environment import (
     AdapterNames,
     CommunicationVariables,
@@ -13,7 +13,6 @@ from jupyter_mntrain.doctor.environment import (
     ImportVariables,
     InterfaceNames,
 )
-from jupyter_mntrain.doctor.finding import ORDER, Finding
 from jupyter_mntrain.doctor.gpus import (
     AnsweringGpus,
     CoresForRanks,

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from jupyter_mntrain.doctor.check import CheckedNode, HardwareCheck, NodeCheck, chosen
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.check import CheckedNode, Finding, HardwareCheck, NodeCheck, chosen
 from jupyter_mntrain.doctor.hardware import FAULT_S
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.gpus import SHARE_OF_OTHERS

@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, chosen
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, chosen
 from jupyter_mntrain.doctor.network_cards import NO_RDMA
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.quantities import duration_text, numbered

@@ -6,8 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, HardwareCheck, chosen
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, HardwareCheck, chosen
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.doctor.hardware import Hardware, NetworkCard

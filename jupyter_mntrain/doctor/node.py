@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Final
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, NodeCheck
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, NodeCheck
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem

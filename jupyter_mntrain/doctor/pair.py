@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode
-from jupyter_mntrain.doctor.finding import Finding, Level
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, Level
 from jupyter_mntrain.model.errors import Kind, SpecError
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.problem import Problem

@@ -36,7 +36,7 @@ from jupyter_mntrain.model.records.doctor.paths import (
     PathTicket,
     PathTrial,
 )
-from jupyter_mntrain.model.records.job import JobRecord, JobSpec
+from jupyter_mntrain.model.records.job import JobRecord, JobSpec, RankStack
 from jupyter_mntrain.model.records.node import (
     FoundWorkplace,
     LinkMeasurement,
@@ -56,7 +56,6 @@ from jupyter_mntrain.model.records.probes import (
     ProbeSend,
     ProbeTicket,
 )
-from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.label import JobLabel
 

@@ -33,9 +33,8 @@ from jupyter_mntrain.model.environment import (
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
 from jupyter_mntrain.model.lifecycle.running_changes import earlier_changes, with_changes
-from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
+from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, Placement
 from jupyter_mntrain.model.records.node import Gpu
-from jupyter_mntrain.model.records.origin import Earlier
 
 OUTPUTS = "outputs"
 """Folder for results, in the folder that the job's files are in."""

@@ -12,7 +12,7 @@ from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model.failure.headline import what_hurts
 from jupyter_mntrain.model.lifecycle.listing import elapsed_s, job_step
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeView
 from jupyter_mntrain.model.text.secrets import shown_words
 from jupyter_mntrain.plan.software.versions import divergences
 

@@ -9,8 +9,7 @@ from jupyter_mntrain.metrics.summary import EventKind, JobEvent
 from jupyter_mntrain.model.errors import SLOWNESS, Kind
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
 from jupyter_mntrain.model.records.checkpoint import SavedStep
-from jupyter_mntrain.model.records.episode import Episode
-from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.model.records.job import TERMINAL, Episode, JobView
 
 TRAFFIC_SHARE = 0.1
 """Other traffic on a link is reported if it takes at least this share of the capacity ..."""

@@ -20,7 +20,7 @@ from jupyter_mntrain.model.records.job import (
     Restart,
 )
 from jupyter_mntrain.model.records.metrics import RankProgress
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeView
 from jupyter_mntrain.plan.software.versions import Divergence
 
 BUNDLE_VERSION = 1

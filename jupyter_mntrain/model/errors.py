@@ -10,6 +10,9 @@ MntrainError
 ├── NotFiniteError     the loss or the gradient became NaN or infinite (exit code 7)
 ├── MissingLibraryError  a required library is not installed (exit code 2)
 └── TrustError         a certificate, token or proof is invalid (exit code 6)
+
+Kinds are stable keys for code, tests and users of ``--json``. Sentences may change in any release,
+kinds do not. No code may search a cause or a fix instead.
 """
 
 from __future__ import annotations
@@ -24,10 +27,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Kind of a problem, for code, tests and users of ``--json``.
-
-    Sentences may change in any release, kinds do not. No code may search a cause or a fix instead.
-    """
+    """Kind of a problem; ``ERROR`` for problems without a kind of their own."""
 
     ERROR = "error"
     """No specific kind. Unknown kinds of newer versions are also read as this."""

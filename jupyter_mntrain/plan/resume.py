@@ -10,8 +10,7 @@ from jupyter_mntrain.model.records.checkpoint import (
     RunCheckpoints,
     WantedStep,
 )
-from jupyter_mntrain.model.records.job import TERMINAL, JobView
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, Origin
 
 SHOWN_STEPS = 8
 """Most steps that a refusal lists."""

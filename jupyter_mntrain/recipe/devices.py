@@ -13,9 +13,8 @@ from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import LeaseGrant
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.job import Participant, Placement
-from jupyter_mntrain.model.records.node import Gpu, NodeInfo, Tools, Versions
+from jupyter_mntrain.model.records.node import Availability, Gpu, NodeInfo, Tools, Versions
 from jupyter_mntrain.recipe.combinations import check_attention, check_compile, check_precision
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.memory import Config, fitting_loss, forecast, gpu_overhead, model_config

@@ -55,8 +55,8 @@ import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.cluster.history.logs import LogLine
+from jupyter_mntrain.doctor.check import DoctorReport
 from jupyter_mntrain.doctor.every import EVERY
-from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.metrics.page_entries import JobBundle, JobEntry, NodeEntry
 from jupyter_mntrain.metrics.ranking import Ranking
 from jupyter_mntrain.metrics.series import JobSeries
@@ -65,8 +65,7 @@ from jupyter_mntrain.model.api import STOP_GRACE_S
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
-from jupyter_mntrain.model.records.node import Heartbeat
-from jupyter_mntrain.model.records.node_view import Liveness
+from jupyter_mntrain.model.records.node import Heartbeat, Liveness
 from jupyter_mntrain.model.records.setting import Origin
 from jupyter_mntrain.model.text.foreign import shown_json
 from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunch

@@ -13,8 +13,7 @@ from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import TERMINAL, JobView
-from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, RankStack
 
 NO_STACK = (
     "No stack: it has not started its script, is stopped or in a system call, or its Python "

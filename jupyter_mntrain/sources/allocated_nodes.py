@@ -13,18 +13,19 @@ import msgspec
 from jupyter_mntrain.cluster.loop import LoopThread
 from jupyter_mntrain.model.errors import MntrainError, error_of
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.sources.allocation import Allocation
-from jupyter_mntrain.model.sources.changes import AllocationChange, changes
-from jupyter_mntrain.model.sources.request import (
+from jupyter_mntrain.model.sources.slots import AllocationFile, told_of, write_allocation
+from jupyter_mntrain.model.sources.source import (
     PYTHON,
     SECRETS,
     SLOT,
     STATE,
+    Allocation,
+    AllocationChange,
+    NodeSource,
     NodesRequest,
     SlotCommand,
+    changes,
 )
-from jupyter_mntrain.model.sources.slots import AllocationFile, told_of, write_allocation
-from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.sources.allocation_book import AllocationNote, reach_slots
 from jupyter_mntrain.sources.awaited_launch import LOOK_EVERY_S, refusal_of
 from jupyter_mntrain.trust.registrar import MOST_USES

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.sources.request import NodesRequest
-from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.sources.source import NodeSource, NodesRequest
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.sources.registry import source_named
 from jupyter_mntrain.trust.shared_file import SharedFile

@@ -19,9 +19,8 @@ import msgspec
 from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError, error_of
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import private_directory
-from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.slots import told_of, write_allocation
-from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.sources.source import Allocation, NodeSource
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.sources.allocation_book import (
     AllocationBook,

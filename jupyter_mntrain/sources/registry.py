@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_mntrain.model.errors import SpecError, shortened
-from jupyter_mntrain.model.sources.options import SourceOption
-from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.sources.source import NodeSource, SourceOption
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

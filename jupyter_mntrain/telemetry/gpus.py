@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from jupyter_mntrain.model.records.leftover import Leftover
+from jupyter_mntrain.model.records.job import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 from jupyter_mntrain.model.sources.allocation_limits import read_allocation_limits
 from jupyter_mntrain.telemetry.interfaces import SYSFS

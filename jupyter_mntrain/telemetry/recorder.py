@@ -21,6 +21,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import PRIVATE, private_directory
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
+from jupyter_mntrain.model.records.job import RunningChange
 from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankEvaluation,
@@ -36,7 +37,6 @@ from jupyter_mntrain.model.records.metrics import (
     TracedAction,
     encoder,
 )
-from jupyter_mntrain.model.records.origin import RunningChange
 from jupyter_mntrain.model.text.foreign import encodable
 from jupyter_mntrain.telemetry.group import group_size
 from jupyter_mntrain.telemetry.progress import Pace, drawn, tracked

@@ -20,7 +20,7 @@ from jupyter_mntrain.cluster.handle.checkpoints import KeptCheckpoint
 from jupyter_mntrain.cluster.handle.large_files import Pulled
 from jupyter_mntrain.cluster.history.logs import LogLine
 from jupyter_mntrain.cluster.launch.record_changes import JobRemoval, SettingsChanged
-from jupyter_mntrain.doctor.finding import DoctorReport
+from jupyter_mntrain.doctor.check import DoctorReport
 from jupyter_mntrain.launch.files.records import Cleaned, NodeSpace
 from jupyter_mntrain.launch.torchrun import NodeCommand
 from jupyter_mntrain.metrics.acceptance.acceptance_report import AcceptanceReport
@@ -29,18 +29,14 @@ from jupyter_mntrain.metrics.ranking import Ranking
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
-from jupyter_mntrain.model.records.job import JobSpec, JobState
-from jupyter_mntrain.model.records.leftover import Leftover
-from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.job import JobSpec, JobState, Leftover, RankStack
+from jupyter_mntrain.model.records.node import Availability, LinkMeasurement, NodeView
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, Plan, StepSpans
 from jupyter_mntrain.model.records.sequences import DataPreview
 from jupyter_mntrain.model.records.setting import DifferentSetting, Setting, SettingChange
-from jupyter_mntrain.model.records.stall import RankStack
-from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.model.sources.source import Allocation
 from jupyter_mntrain.model.text.conversation import ChatMessage
 from jupyter_mntrain.plan.software.versions import Divergence
 from jupyter_mntrain.recipe.memory import MemoryEstimate

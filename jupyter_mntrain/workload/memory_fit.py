@@ -12,8 +12,7 @@ from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeInfo, NodeView
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.memory import (
     CPU_OVERHEAD,

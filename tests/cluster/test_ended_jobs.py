@@ -12,7 +12,7 @@ from jupyter_mntrain.model.api import JobDeleted
 from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import MOST_SEARCHED
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.job import Origin
 from tests.cluster.conftest import Open, wait_for
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere

@@ -9,9 +9,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from jupyter_mntrain.doctor.check import Case, Check, Unsent
+from jupyter_mntrain.doctor.check import Case, Check, Finding, Level, Unsent
 from jupyter_mntrain.doctor.every import EVERY, examine
-from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.doctor.node import ClockCheck
 from jupyter_mntrain.doctor.workload.contents import ImportedModules
 from jupyter_mntrain.doctor.workload.scripts import ScriptFiles

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.check import Case, Finding
 from jupyter_mntrain.doctor.workload.smoke_step import SmokeStep
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, Participant
-from jupyter_mntrain.model.sources.changes import AllocationChange
-from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.source import AllocationChange, NodesRequest, SlotCommand
 from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
 from jupyter_mntrain.sources.kubernetes.kubernetes_source import KubernetesSource
 from tests.kubernetes_lab.control import QUEUE

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_mntrain.model.records.job import TRAINER
-from jupyter_mntrain.model.records.origin import ChangedValue, Earlier, RunningChange
+from jupyter_mntrain.model.records.job import TRAINER, ChangedValue, Earlier, RunningChange
 from tests.launch.test_torchrun import placement, render, spec
 
 

@@ -13,8 +13,7 @@ from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.spec_file import is_spec, read_spec, secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.job import JobSpec, Origin, Participant
 from jupyter_mntrain.plan.spec_check import check_spec
 from tests.wording import says
 

@@ -19,12 +19,13 @@ from jupyter_mntrain.model.environment import HEARTBEAT_VARIABLE, TIMEOUT_VARIAB
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Attempt,
+    Earlier,
     JobSpec,
+    Origin,
     Participant,
     Placement,
 )
 from jupyter_mntrain.model.records.node import Gpu
-from jupyter_mntrain.model.records.origin import Earlier, Origin
 from jupyter_mntrain.plan.spec_check import check_spec
 from tests.standin.nodes import gpu
 

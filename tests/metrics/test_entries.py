@@ -13,7 +13,7 @@ from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import Earlier, JobView
 from jupyter_mntrain.model.records.metrics import RankProgress
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeView
 from tests.standin.jobs import ONE_AND_TWO, history, place, record, summarize, view
 
 THREE = (*ONE_AND_TWO, place("node3", 2, 3))

@@ -11,10 +11,8 @@ from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.checkpoint import SavedStep
-from jupyter_mntrain.model.records.episode import Episode
-from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.job import ChangedValue, Episode, JobView, RunningChange
 from jupyter_mntrain.model.records.metrics import RankStart
-from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
 from tests.standin.jobs import history, summarize, view
 
 

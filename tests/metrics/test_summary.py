@@ -14,6 +14,7 @@ from jupyter_mntrain.metrics.summary import JobSummary, Window
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import Earlier
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
     RankEvaluation,
@@ -22,7 +23,6 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity
-from jupyter_mntrain.model.records.origin import Earlier
 from jupyter_mntrain.show.tables.job import status_view
 from tests.standin.jobs import (
     ONE_AND_TWO,

@@ -12,7 +12,7 @@ from jupyter_mntrain.cluster.files.job_files import WrittenFiles
 from jupyter_mntrain.launch.files.records import JobFiles, LargeFile
 from jupyter_mntrain.metrics.page_entries import JOB_MIME
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeView
 from tests.hostile import HOSTILE, STYLING, assert_safe
 from tests.notebook.conftest import Notebook, begin_shell, end_shell
 from tests.standin.cluster import StandInCluster, node

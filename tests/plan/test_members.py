@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.job import Participant
-from jupyter_mntrain.model.records.node import Gpu, GpuProcess, NodeInfo
+from jupyter_mntrain.model.records.node import Availability, Gpu, GpuProcess, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import Member, choose_participants, parse_member, shared_notes
 from tests.standin.nodes import gpu, node

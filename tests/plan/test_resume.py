@@ -17,8 +17,7 @@ from jupyter_mntrain.model.records.checkpoint import (
     RunCheckpoints,
     UnfinishedSave,
 )
-from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobState, Restart
-from jupyter_mntrain.model.records.origin import Earlier
+from jupyter_mntrain.model.records.job import TRAINER, Earlier, JobSpec, JobState, Restart
 from jupyter_mntrain.plan.resume import (
     choose_checkpoint,
     origin_of,

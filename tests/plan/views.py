@@ -5,16 +5,17 @@ from __future__ import annotations
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Attempt,
+    Earlier,
     JobSpec,
     JobState,
     JobView,
+    Origin,
     Participant,
     PartStatus,
     Placement,
     RankStatus,
     Restart,
 )
-from jupyter_mntrain.model.records.origin import Earlier, Origin
 
 
 def job_view(

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import Attempt, JobSpec, JobView, PartStatus
-from jupyter_mntrain.model.records.origin import Earlier
+from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, JobView, PartStatus
 from jupyter_mntrain.show.failures import ended_alike, failure_lines
 from tests.model.lifecycle.test_restarts import KEY, LOST, part, place
 

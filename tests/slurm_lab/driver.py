@@ -13,8 +13,7 @@ from pathlib import Path
 
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView, Participant
-from jupyter_mntrain.model.sources.changes import AllocationChange
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import AllocationChange, NodesRequest
 from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.slurm_lab.rendezvous import RENDEZVOUS

@@ -11,9 +11,16 @@ from typing import Any, TypeVar
 import pytest
 
 from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
-from jupyter_mntrain.model.sources.allocation import Allocation, Waiting
-from jupyter_mntrain.model.sources.changes import changes
-from jupyter_mntrain.model.sources.request import SECRETS, SLOT, STATE, NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.source import (
+    SECRETS,
+    SLOT,
+    STATE,
+    Allocation,
+    NodesRequest,
+    SlotCommand,
+    Waiting,
+    changes,
+)
 from jupyter_mntrain.sources.slurm.slurm_queue import SlurmCommands
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.slurm_lab import SlurmLab

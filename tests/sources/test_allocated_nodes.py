@@ -11,10 +11,14 @@ import pytest
 
 from jupyter_mntrain.model.errors import Kind, RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.sources.allocation import Allocation, Slot
-from jupyter_mntrain.model.sources.options import SourceOption
-from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
-from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.sources.source import (
+    Allocation,
+    NodeSource,
+    NodesRequest,
+    Slot,
+    SlotCommand,
+    SourceOption,
+)
 from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
 
 REQUEST = NodesRequest("slurm", 1, name="train")

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodesRequest
 from jupyter_mntrain.sources.allocation_book import REMEMBERED, AllocationBook, AllocationNote
 
 

@@ -42,7 +42,7 @@ def test_declaring_options_loads_no_library() -> None:
 def test_a_package_of_somebody_else_brings_a_backend(tmp_path: Path) -> None:
     """Named by an entry point alone: its options are taken, and it is asked for nodes."""
     (tmp_path / "flux_nodes.py").write_text(
-        "from jupyter_mntrain.model.sources.options import SourceOption\n"
+        "from jupyter_mntrain.model.sources.source import SourceOption\n"
         "TITLE = 'Flux'\n"
         "OPTIONS = (SourceOption('bank', help='who pays', example='me'),)\n"
         "def source():\n"

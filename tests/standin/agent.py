@@ -32,10 +32,9 @@ from jupyter_mntrain.model.lifecycle.events import Exited, Launched, RankStepped
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
-from jupyter_mntrain.model.records.job import JobRecord, PartStatus
+from jupyter_mntrain.model.records.job import JobRecord, PartStatus, RankStack
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
 from jupyter_mntrain.model.records.node import Gpu, Heartbeat, Interface, NodeInfo
-from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import Subject
 from jupyter_mntrain.trust.credentials import Credentials

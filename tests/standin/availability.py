@@ -6,7 +6,7 @@ import msgspec
 
 from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.availability import Availability
+from jupyter_mntrain.model.records.node import Availability
 
 
 def offered(view: NodeView, availability: Availability, problem: Problem | None = None) -> NodeView:

@@ -21,7 +21,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.listing import JobSort, is_found, sorted_jobs
 from jupyter_mntrain.model.program import program_of
-from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
+from jupyter_mntrain.model.records.job import JobSpec, JobView, Origin, Participant
 from jupyter_mntrain.model.records.node import (
     Capacity,
     FoundWorkplace,
@@ -32,9 +32,8 @@ from jupyter_mntrain.model.records.node import (
     NodeInfo,
     Versions,
     Workplace,
+    awaited_words,
 )
-from jupyter_mntrain.model.records.node_view import awaited_words
-from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.members import choose_participants, parse_member

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case
+from jupyter_mntrain.doctor.check import Case, DoctorReport
 from jupyter_mntrain.doctor.every import examine
-from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.failure.problem import Problem

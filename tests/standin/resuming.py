@@ -16,8 +16,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.checkpoint import BEST, RunCheckpoint, RunCheckpoints, WantedStep
-from jupyter_mntrain.model.records.job import JobSpec, JobView
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.job import JobSpec, JobView, Origin
 from jupyter_mntrain.plan.resume import refuse_finished, step_of
 from tests.standin.pipeline import BEGIN_S
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.cluster.preflight.pending_job import pending_job
-from jupyter_mntrain.doctor.finding import DoctorReport, Finding
+from jupyter_mntrain.doctor.check import DoctorReport, Finding
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.records.job import JobSpec
 

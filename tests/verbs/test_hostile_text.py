@@ -19,7 +19,7 @@ from jupyter_mntrain.agent import main as agent_main
 from jupyter_mntrain.cluster import LogLine
 from jupyter_mntrain.cluster.acceptance import broken_jobs, trial_jobs
 from jupyter_mntrain.model.errors import NodeError
-from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.records.job import RankStack
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from jupyter_mntrain.verbs.command import verb_parser
 from jupyter_mntrain.verbs.table import TABLE

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.records.availability import Availability
-from jupyter_mntrain.model.records.node import GpuProcess
+from jupyter_mntrain.model.records.node import Availability, GpuProcess
 from jupyter_mntrain.recipe.memory import CPU_OVERHEAD, MemoryEstimate
 from jupyter_mntrain.workload.memory_fit import RankMemory, memory_notes, offered_memory
 from tests.standin.nodes import gpu, node

@@ -38,8 +38,7 @@ from jupyter_mntrain.model.failure.system_errors import KINDS
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of, epoch_s
-from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
-from jupyter_mntrain.model.records.leftover import Leftover
+from jupyter_mntrain.model.records.job import Attempt, JobSpec, Leftover, Placement
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
 

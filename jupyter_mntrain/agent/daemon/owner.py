@@ -34,8 +34,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from jupyter_mntrain.model.quantities import numbered, parse_duration, parse_size, size_text
-from jupyter_mntrain.model.records.availability import Availability, Drain
-from jupyter_mntrain.model.records.node import Gpu
+from jupyter_mntrain.model.records.node import Availability, Drain, Gpu
 from jupyter_mntrain.model.sources.allocation_limits import GPUS
 from jupyter_mntrain.telemetry.gpus import gpus_of
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE

@@ -14,7 +14,7 @@ from jupyter_mntrain.agent.failure.calls import CallsRequest
 from jupyter_mntrain.agent.machine.devices.limits import frozen_group
 from jupyter_mntrain.model.failure.sites import Frame, Site, pending_site, site_of
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.stall import Doing, RankStack
+from jupyter_mntrain.model.records.job import Doing, RankStack
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_FILE, STACK_SIGNAL
 
 ANSWER_S = 2.0

@@ -14,7 +14,7 @@ from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.lifecycle.events import PartEvent, Resumed, Stalled
-from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
+from jupyter_mntrain.model.records.job import Doing, RankStack, Stall
 
 # Exchange pace: progress of ranks that report none, by what they exchange with other nodes.
 #

@@ -9,7 +9,7 @@ import msgspec
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.slowness import SlowPart, judge_slowness
-from jupyter_mntrain.model.records.episode import Episode
+from jupyter_mntrain.model.records.job import Episode
 from jupyter_mntrain.model.records.pressure import Pressure
 
 UNKNOWN_AFTER_S = 10.0

@@ -43,9 +43,8 @@ from jupyter_mntrain.model.lifecycle.rollup import (
     unknown_part,
 )
 from jupyter_mntrain.model.quantities import duration_text
-from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import LinkTry
-from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, PartStatus, Placement
+from jupyter_mntrain.model.records.job import TERMINAL, Episode, JobRecord, PartStatus, Placement
 
 log = logging.getLogger("mntrain.agent")
 

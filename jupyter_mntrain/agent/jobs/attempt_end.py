@@ -25,8 +25,7 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.lifecycle.events import EndAwaited, Exited, PartEvent, RankDown
-from jupyter_mntrain.model.records.job import PartStatus
-from jupyter_mntrain.model.records.leftover import Leftover
+from jupyter_mntrain.model.records.job import Leftover, PartStatus
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 RELEASE_PATIENCE_S = 3.0

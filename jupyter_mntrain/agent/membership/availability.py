@@ -12,7 +12,7 @@ import msgspec
 from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import agreeing, numbered
-from jupyter_mntrain.model.records.availability import Availability, Drain
+from jupyter_mntrain.model.records.node import Availability, Drain
 from jupyter_mntrain.trust.shared_file import SharedFile
 
 # Offered hours: the times of the week at which a machine is offered. Pure; in its local time.

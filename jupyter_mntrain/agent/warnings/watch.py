@@ -14,9 +14,8 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import RankJoined, Warned, WarningOver
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
-from jupyter_mntrain.model.records.job import Attempt, JobSpec, PartStatus, Placement
+from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, PartStatus, Placement
 from jupyter_mntrain.model.records.metrics import RankEnd, RankGroup, RankSample, RankStep
-from jupyter_mntrain.model.records.origin import Earlier
 
 # Began again: whether a restarted script started from the beginning. Pure.
 

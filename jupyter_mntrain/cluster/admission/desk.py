@@ -26,8 +26,7 @@ from jupyter_mntrain.http.agent_calls import not_an_agent, refusal
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import MntrainError, TrustError, no_cluster
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeInfo, NodeView
 from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.trust.certificates import Subject
 from jupyter_mntrain.trust.credentials import blind_context

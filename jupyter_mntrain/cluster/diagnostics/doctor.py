@@ -11,9 +11,8 @@ from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
 from jupyter_mntrain.cluster.preflight.pending_job import find_script, pending_job, question_of
 from jupyter_mntrain.cluster.preflight.probing import AskedNode, Preflight, ToldByNodes
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.doctor.check import Case
+from jupyter_mntrain.doctor.check import Case, DoctorReport, Finding
 from jupyter_mntrain.doctor.every import examine
-from jupyter_mntrain.doctor.finding import DoctorReport, Finding
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError

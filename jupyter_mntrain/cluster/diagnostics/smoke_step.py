@@ -16,9 +16,8 @@ from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.preflight.pending_job import pending_job
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.doctor.check import Case, CheckedNode
+from jupyter_mntrain.doctor.check import ORDER, Case, CheckedNode, DoctorReport
 from jupyter_mntrain.doctor.every import examine
-from jupyter_mntrain.doctor.finding import ORDER, DoctorReport
 from jupyter_mntrain.doctor.workload.smoke_step import SmokeStep
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject

@@ -18,8 +18,7 @@ from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.model.errors import Kind, NodeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeInfo, NodeView
 
 ADD_S = 3.0
 """Timeout for the first message of a node that was added by its address."""

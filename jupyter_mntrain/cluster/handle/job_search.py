@@ -18,7 +18,7 @@ from jupyter_mntrain.model.lifecycle.listing import (
     sorted_jobs,
 )
 from jupyter_mntrain.model.records.job import JobView
-from jupyter_mntrain.model.records.node_view import awaited_words
+from jupyter_mntrain.model.records.node import awaited_words
 
 RECENT_S = 5.0
 """Longest wait for those of nodes that have just been heard."""

@@ -24,8 +24,7 @@ from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import job_step
 from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
 from jupyter_mntrain.model.program import Program, program_of
-from jupyter_mntrain.model.records.job import TERMINAL, JobView
-from jupyter_mntrain.model.records.origin import RunningChange
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, RunningChange
 from jupyter_mntrain.model.text.label import JobLabel
 
 T = TypeVar("T")

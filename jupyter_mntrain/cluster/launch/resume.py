@@ -34,8 +34,7 @@ from jupyter_mntrain.model.records.checkpoint import (
     RunCheckpoint,
     RunCheckpoints,
 )
-from jupyter_mntrain.model.records.job import JobSpec, JobView, Placement
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.job import JobSpec, JobView, Origin, Placement
 from jupyter_mntrain.model.records.setting import SettingChange
 from jupyter_mntrain.plan.resolved import resolve
 from jupyter_mntrain.plan.resume import (

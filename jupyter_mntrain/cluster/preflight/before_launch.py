@@ -21,9 +21,8 @@ from jupyter_mntrain.cluster.preflight.probing import (
 )
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.doctor.check import Case, PendingJob
+from jupyter_mntrain.doctor.check import Case, Finding, PendingJob, not_checked, untried
 from jupyter_mntrain.doctor.every import EVERY, examine
-from jupyter_mntrain.doctor.finding import Finding, not_checked, untried
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model import tunables

@@ -11,9 +11,8 @@ import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.doctor.check import CheckedNode
+from jupyter_mntrain.doctor.check import CheckedNode, Finding
 from jupyter_mntrain.doctor.every import OF_WAYS
-from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError

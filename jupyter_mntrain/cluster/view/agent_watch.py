@@ -25,8 +25,7 @@ from jupyter_mntrain.model.api import (
 from jupyter_mntrain.model.errors import ANSWERS, Kind, MntrainError, NodeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.records.node import Heartbeat, NodeInfo
-from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
+from jupyter_mntrain.model.records.node import FoundBy, Heartbeat, Liveness, NodeInfo, NodeView
 
 # Liveness: up, suspect or lost, from how long a node has been silent. Pure.
 

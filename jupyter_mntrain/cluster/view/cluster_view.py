@@ -28,8 +28,7 @@ from jupyter_mntrain.model.errors import Kind, MntrainError, job_not_found
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobRecord, JobView, Placement
-from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.records.node_view import FoundBy, NodeView
+from jupyter_mntrain.model.records.node import FoundBy, NodeInfo, NodeView
 
 log = logging.getLogger("mntrain.cluster")
 

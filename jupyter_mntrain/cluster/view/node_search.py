@@ -11,8 +11,7 @@ from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import TAKEN, Kind, NodeError, not_answered
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.records.node_view import NodeView, awaited_words
+from jupyter_mntrain.model.records.node import NodeInfo, NodeView, awaited_words
 from jupyter_mntrain.plan.lookup import find_node
 
 

@@ -9,7 +9,7 @@ import msgspec
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
+from jupyter_mntrain.model.records.node import FoundBy, Liveness, NodeView
 
 _BY_LIVENESS: dict[Liveness, int] = {"up": 0, "suspect": 1, "connecting": 2, "lost": 3}
 _BY_SOURCE: dict[FoundBy, int] = {"typed": 0, "remembered": 1, "mdns": 2, "job": 3}

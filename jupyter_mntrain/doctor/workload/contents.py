@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, NodeCheck, Unsent
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, NodeCheck, Unsent
 from jupyter_mntrain.launch.files.data_files import DATA_FILES, data_suffix
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts

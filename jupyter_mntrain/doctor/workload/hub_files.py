@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding
 from jupyter_mntrain.doctor.node import LEAST_BYTES
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.quantities import rough_size

@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode
-from jupyter_mntrain.doctor.finding import Finding, Remedy
+from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, Remedy
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse

@@ -8,8 +8,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, PendingJob, Unsent
-from jupyter_mntrain.doctor.finding import Finding, Level
+from jupyter_mntrain.doctor.check import (
+    Case,
+    Check,
+    CheckedNode,
+    Finding,
+    Level,
+    PendingJob,
+    Unsent,
+)
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds
 from jupyter_mntrain.doctor.workload.contents import THERE
 from jupyter_mntrain.model.errors import Kind

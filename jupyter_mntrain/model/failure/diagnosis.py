@@ -26,8 +26,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
 from jupyter_mntrain.model.quantities import listed
 from jupyter_mntrain.model.records.evidence import LinkTry
-from jupyter_mntrain.model.records.job import PartStatus
-from jupyter_mntrain.model.records.stall import Doing, RankStack
+from jupyter_mntrain.model.records.job import Doing, PartStatus, RankStack
 
 Seen = tuple[PartStatus, RankStack]
 

@@ -9,8 +9,7 @@ import msgspec
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.episode import Episode
-from jupyter_mntrain.model.records.job import PartStatus
+from jupyter_mntrain.model.records.job import Episode, PartStatus
 from jupyter_mntrain.model.text.foreign import shown_line
 
 _EXPLAINED_BY: dict[Kind, Kind] = {

@@ -6,11 +6,8 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry
-from jupyter_mntrain.model.records.leftover import Leftover
-from jupyter_mntrain.model.records.origin import RunningChange
-from jupyter_mntrain.model.records.stall import Stall
+from jupyter_mntrain.model.records.job import Episode, Leftover, RunningChange, Stall
 
 
 class Launched(Record, frozen=True, tag=True):

@@ -17,13 +17,13 @@ from jupyter_mntrain.model.lifecycle.running_changes import with_change
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import (
     Attempt,
+    Earlier,
     JobRecord,
     JobSpec,
     PartStatus,
     Placement,
     Restart,
 )
-from jupyter_mntrain.model.records.origin import Earlier
 
 FIRST_BACKOFF_S = tunables.seconds("restarts.first_backoff_s")
 LAST_BACKOFF_S = tunables.seconds("restarts.last_backoff_s")

@@ -11,8 +11,14 @@ import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.records.job import Attempt, JobSpec, JobView, PartStatus
-from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
+from jupyter_mntrain.model.records.job import (
+    Attempt,
+    ChangedValue,
+    JobSpec,
+    JobView,
+    PartStatus,
+    RunningChange,
+)
 
 SET: Final = "--set"
 """Option of the trainer that changes a field of its recipe."""

@@ -40,8 +40,14 @@ from jupyter_mntrain.model.lifecycle.events import (
 )
 from jupyter_mntrain.model.lifecycle.running_changes import with_change
 from jupyter_mntrain.model.lifecycle.saves import saved_changes
-from jupyter_mntrain.model.records.episode import Episode, newest
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
+from jupyter_mntrain.model.records.job import (
+    TERMINAL,
+    Episode,
+    JobState,
+    PartStatus,
+    RankStatus,
+    newest,
+)
 
 UNDER_WAY: tuple[JobState, ...] = ("unknown", "pending", "starting", "running", "stopping")
 """The states that are not terminal, in their order."""

@@ -1,26 +1,232 @@
-"""Job records: an immutable spec plus its attempts."""
+"""Job records: an immutable spec plus its attempts, what it goes on from, and what hurt it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
+from jupyter_mntrain.model.errors import SLOWNESS
+from jupyter_mntrain.model.failure.calls import GroupCalls
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.records.checkpoint import SavedStep
-from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import Evidence
-from jupyter_mntrain.model.records.leftover import NAMED_PROCESSES, Leftover
-from jupyter_mntrain.model.records.origin import Earlier, Origin, RunningChange
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.model.records.pressure import Pressure
-from jupyter_mntrain.model.records.stall import Stall
 from jupyter_mntrain.model.text.label import JobLabel
+
+
+class Origin(UserRecord, frozen=True):
+    """The checkpoint that a resumed job continues from, as the driver found it.
+
+    Args:
+        job: the job that was resumed; ``None`` = none: a launch began with the checkpoint at
+            ``path``, whichever run saved it.
+        run: the run that has the checkpoint, named by its first job; ``None`` as for ``job``.
+        is_branch: the job begins a run of its own with that checkpoint; otherwise it continues
+            ``run``.
+        step: finished steps of the checkpoint; ``None`` for a script whose checkpoints are its own.
+        path: of a branch: directory that has the checkpoint on every node; ``None`` = that of
+            ``run``.
+        attempts: numbers that attempts of the run had, at most: its own follow them.
+        world_size: ranks of the run's first attempt.
+        reached: the last step that any attempt before finished.
+    """
+
+    job: JobId | None = None
+    run: JobId | None = None
+    is_branch: bool = False
+    step: int | None = None
+    path: str | None = None
+    attempts: Annotated[int, Meta(ge=0)] = 0
+    world_size: int | None = None
+    reached: int | None = None
+
+    @property
+    def place(self) -> str | None:
+        """The checkpoint that a person named by its directory; ``None`` if they named a run."""
+        if not self.is_branch or self.path is None or self.step is None:
+            return self.path if self.is_branch else None
+        return f"{self.path}/step-{self.step:08d}"
+
+
+class ChangedValue(Record, frozen=True):
+    """A setting of the recipe before and after a change, in TOML without quotes. ``before`` is
+    empty if it had no value.
+    """
+
+    name: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.before or '–'} → {self.after}"
+
+
+class RunningChange(Record, frozen=True):
+    """Settings that somebody changed while a job ran, as its ranks report them.
+
+    Args:
+        key: of the request.
+        step: finished steps when all ranks took it.
+        time_s: Unix time.
+        by: user and host, for people.
+        total_steps: that the job is to make since then.
+        refused: why the ranks did not take it.
+    """
+
+    key: str
+    step: int
+    time_s: float
+    by: str = ""
+    values: tuple[ChangedValue, ...] = ()
+    total_steps: int | None = None
+    refused: Problem | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.values))
+
+
+class Earlier(Record, frozen=True):
+    """How far the earlier attempts of a run came, as known to the head or driver that starts the
+    next.
+
+    Args:
+        world_size: ranks of the first attempt.
+        step: the last step that any of them finished.
+        attempt: the attempt that finished it; ``None`` = one of an earlier job.
+        saved_step: step of the newest complete checkpoint.
+        changes: of settings, while earlier attempts of the job ran, oldest first.
+        failures: why the last attempts of the job failed, oldest first.
+        is_early: whether the last of them did so before any progress.
+        begun_s: Unix time at which the first attempt of the job started.
+    """
+
+    world_size: int
+    step: int | None = None
+    attempt: int | None = None
+    saved_step: int | None = None
+    changes: tuple[RunningChange, ...] = ()
+    failures: tuple[Problem, ...] = ()
+    is_early: bool = False
+    begun_s: float | None = None
+
+
+MOST_KEPT = 40
+"""Slowdowns, stalls and warnings that a job's record keeps: newer ones, and those not over."""
+
+
+class Episode(Record, frozen=True):
+    """A time in which a job was slower than before, stalled, or had a warning.
+
+    Args:
+        problem: why; it began at its ``time_s``.
+        label: a few words for a chart: ``node2 r1 3.1x slower``.
+        end_s: Unix time; ``None`` = it still is.
+    """
+
+    problem: Problem
+    label: str
+    end_s: float | None = None
+    is_stall: bool = False
+
+    @property
+    def is_slowdown(self) -> bool:
+        """Whether the job ran more slowly than before."""
+        return not self.is_stall and self.problem.kind in SLOWNESS
+
+    def ended(self, time_s: float) -> Episode:
+        """Return the episode with its end at ``time_s``, unless it had ended before."""
+        return self if self.end_s else msgspec.structs.replace(self, end_s=time_s)
+
+
+def newest(episodes: Iterable[Episode]) -> tuple[Episode, ...]:
+    """Return the episodes that a record keeps: the current ones, and the latest of the others."""
+    kept = sorted(episodes, key=lambda one: one.end_s or float("inf"))[-MOST_KEPT:]
+    return tuple(sorted(kept, key=lambda one: one.problem.time_s or 0.0))
+
+
+_KERNEL_STATES = {
+    "D": "uninterruptible",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+}
+
+NAMED_PROCESSES = 3
+"""Most that a sentence names: more would hide what it says."""
+
+
+class Leftover(Record, frozen=True):
+    """A process of the job that has not ended, or could not be killed.
+
+    Args:
+        status: its state as the kernel names it, like ``D (disk sleep)``.
+        waits_in: function of the kernel that an uninterruptible one waits in, if known.
+    """
+
+    pid: int
+    command: str
+    status: str
+    waits_in: str = ""
+
+    def __str__(self) -> str:
+        """Describe the process, like ``pid 123 python (uninterruptible, nfs_wait)``."""
+        name = self.command.partition(" ")[0].rpartition("/")[2]
+        state = _KERNEL_STATES.get(self.status[:2].strip(), self.status)
+        facts = ", ".join(fact for fact in (state, self.waits_in) if fact)
+        return " ".join(word for word in (f"pid {self.pid}", name, f"({facts})") if word)
+
+
+Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
+"""State of a rank that makes no progress: stopped by a signal or a frozen control group; in an
+uninterruptible system call; in a collective or a receive; in its own code."""
+
+
+class RankStack(Record, frozen=True):
+    """The stacks of a rank when its part stalled.
+
+    Args:
+        where: innermost line of the script's own code in the main thread: ``load (data.py:12)``;
+            of a rank that is stopped, the control group that is frozen, if that is why.
+        site: place in torch.distributed where it waits, if it does.
+        text: stacks of all its threads from faulthandler; empty if it did not answer.
+        calls: its last collectives, by process group; empty if torch records none.
+    """
+
+    rank: Rank
+    doing: Doing
+    pid: int | None = None
+    where: str = ""
+    site: Site | None = None
+    text: str = ""
+    calls: tuple[GroupCalls, ...] = ()
+
+
+class Stall(Record, frozen=True):
+    """Stall: no rank of a part has made progress for too long.
+
+    Args:
+        since_s: Unix time of the last progress.
+        seen_s: Unix time of the stacks.
+        limit_s: seconds without progress that count as a stall.
+        step: last finished step on this node.
+        is_reported: its ranks report progress; otherwise they exchange nothing with other nodes.
+    """
+
+    since_s: float
+    limit_s: float
+    step: int | None
+    stacks: tuple[RankStack, ...]
+    is_reported: bool = True
+    seen_s: float | None = None
+
 
 SPEC_VERSION = 1
 

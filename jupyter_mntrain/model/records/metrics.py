@@ -13,10 +13,9 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import PartStatus
+from jupyter_mntrain.model.records.job import PartStatus, RunningChange
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.model.records.number import Number, carried
-from jupyter_mntrain.model.records.origin import RunningChange
 from jupyter_mntrain.model.records.sequences import DataPreview
 
 MOST_PROMPTS = 8

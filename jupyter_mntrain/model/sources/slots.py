@@ -25,7 +25,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.model.sources.source import Allocation
 
 T = TypeVar("T")
 

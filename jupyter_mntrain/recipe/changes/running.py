@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from jupyter_mntrain.launch.settings import setting_of
 from jupyter_mntrain.model.errors import RecipeError, SpecError
-from jupyter_mntrain.model.records.origin import ChangedValue
+from jupyter_mntrain.model.records.job import ChangedValue
 from jupyter_mntrain.recipe.changes.exactness import changed_settings, effect_of
 from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields
 from jupyter_mntrain.recipe.combinations import check_duration

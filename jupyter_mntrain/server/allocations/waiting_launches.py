@@ -20,7 +20,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import Kind, MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.sources.allocation import Allocation, AllocationState
+from jupyter_mntrain.model.sources.source import Allocation, AllocationState
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.sources.awaited_launch import LOOK_EVERY_S, AwaitedLaunch, refusal_of
 from jupyter_mntrain.sources.registry import sources, title_of

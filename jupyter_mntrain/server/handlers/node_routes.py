@@ -9,7 +9,7 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.agents.address import own_networks, parse_address, refuse_elsewhere
 from jupyter_mntrain.cluster.handle.large_files import ClusterFiles
 from jupyter_mntrain.command_line.token_input import piped
-from jupyter_mntrain.doctor.finding import DoctorReport, Remedy
+from jupyter_mntrain.doctor.check import DoctorReport, Remedy
 from jupyter_mntrain.http.json_handler import RequestRefusedError, refusal
 from jupyter_mntrain.launch.files.names import LargeName, parse_large_name
 from jupyter_mntrain.launch.progress import SILENT, Progress
@@ -17,7 +17,7 @@ from jupyter_mntrain.metrics.node_history import LONGEST_S, MOST_POINTS, POINTS
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeView
 from jupyter_mntrain.server import own_machine
 from jupyter_mntrain.server.benches import BeginBench
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed

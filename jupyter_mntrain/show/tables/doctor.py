@@ -8,8 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.doctor.check import Check
-from jupyter_mntrain.doctor.finding import ORDER, DoctorReport, Finding, Level
+from jupyter_mntrain.doctor.check import ORDER, Check, DoctorReport, Finding, Level
 from jupyter_mntrain.model.text.foreign import shown_line, shown_name
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_mntrain.model.records.node import Heartbeat, NodeInfo
-from jupyter_mntrain.model.records.node_view import Liveness
+from jupyter_mntrain.model.records.node import Heartbeat, Liveness, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import listed_interfaces
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import SPACE

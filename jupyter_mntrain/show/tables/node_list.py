@@ -13,8 +13,8 @@ from rich.text import Text
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import numbered
-from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.node import (
+    Availability,
     Gpu,
     Heartbeat,
     Interface,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_mntrain.model.sources.allocation_limits import NOTICE
-from jupyter_mntrain.model.sources.request import (
+from jupyter_mntrain.model.sources.source import (
     PYTHON,
     SECRETS,
     SLOT,

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jupyter_mntrain.model.errors import SpecError, shortened
-from jupyter_mntrain.model.sources.options import SourceOption, checked_values
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodesRequest, SourceOption, checked_values
 
 NAME, TITLE = "kubernetes", "Kubernetes"
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import agreeing
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodesRequest
 from jupyter_mntrain.sources.kubernetes.options import AUTO, Amount, Gpus, gpus_of, rdma_of
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915")

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.sources.allocation import Allocation, Slot, Waiting
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import Allocation, NodesRequest, Slot, Waiting
 from jupyter_mntrain.sources.kubernetes.options import NAME
 
 # Pending reasons: why our pods do not run yet, as Kueue, the scheduler and nodes report it. Pure.

@@ -7,7 +7,14 @@ import sys
 from pathlib import PurePath
 
 from jupyter_mntrain.model.quantities import agreeing
-from jupyter_mntrain.model.sources.request import (
+from jupyter_mntrain.model.sources.slots import (
+    AGAIN,
+    ALLOCATION_FILE,
+    ASK_FILE,
+    RELAY_FILE,
+    SAVE_FILE,
+)
+from jupyter_mntrain.model.sources.source import (
     PYTHON,
     SECRETS,
     SLOT,
@@ -15,13 +22,6 @@ from jupyter_mntrain.model.sources.request import (
     NodesRequest,
     SlotCommand,
     slot_name,
-)
-from jupyter_mntrain.model.sources.slots import (
-    AGAIN,
-    ALLOCATION_FILE,
-    ASK_FILE,
-    RELAY_FILE,
-    SAVE_FILE,
 )
 from jupyter_mntrain.sources.slurm.slurm_options import (
     NAME,

@@ -7,7 +7,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.source import NodesRequest, SlotCommand
 from jupyter_mntrain.sources.slurm.batch_script import SCRIPT, SECRETS_FOLDER
 from jupyter_mntrain.sources.slurm.slurm_options import NAME
 

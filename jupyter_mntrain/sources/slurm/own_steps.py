@@ -12,9 +12,15 @@ import msgspec
 from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError, shortened
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.sources.allocation import Allocation, AllocationState, Slot, Waiting
-from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.model.sources.slots import SAVE_FILE
+from jupyter_mntrain.model.sources.source import (
+    Allocation,
+    AllocationState,
+    NodesRequest,
+    Slot,
+    SlotCommand,
+    Waiting,
+)
 from jupyter_mntrain.sources.slurm.batch_script import (
     ALIVE,
     CODE,

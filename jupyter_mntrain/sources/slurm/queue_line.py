@@ -15,14 +15,14 @@ from typing import NamedTuple
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.sources.allocation import (
+from jupyter_mntrain.model.sources.source import (
     Allocation,
     AllocationState,
+    NodesRequest,
     Outcome,
     Slot,
     Waiting,
 )
-from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.sources.slurm.pending_reasons import pending_reason
 from jupyter_mntrain.sources.slurm.slurm_options import NAME
 

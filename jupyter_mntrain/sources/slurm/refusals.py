@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jupyter_mntrain.model.errors import Kind, RefusedError, shortened
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodesRequest
 from jupyter_mntrain.sources.slurm.slurm_options import said_gpus
 
 

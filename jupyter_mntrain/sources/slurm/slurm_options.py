@@ -10,8 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from jupyter_mntrain.model.errors import SpecError, shortened
-from jupyter_mntrain.model.sources.options import SourceOption, checked_values
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodesRequest, SourceOption, checked_values
 
 # GPU formats: how GPUs are requested from SLURM, and how it prints them. Pure.
 # Sites want different forms, and their plugins refuse the others: the form that a person writes

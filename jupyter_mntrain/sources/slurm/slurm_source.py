@@ -6,10 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.sources.allocation import Allocation, Slot, Waiting
-from jupyter_mntrain.model.sources.options import SourceOption
-from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
-from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.sources.source import (
+    Allocation,
+    NodeSource,
+    NodesRequest,
+    Slot,
+    SlotCommand,
+    SourceOption,
+    Waiting,
+)
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.sources.slurm.batch_script import GRANTS, HOSTS, SCRIPT, batch_script
 from jupyter_mntrain.sources.slurm.folders import AllocationFolders, told_in

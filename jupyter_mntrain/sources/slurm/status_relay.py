@@ -17,7 +17,6 @@ from typing import NoReturn
 
 import msgspec
 
-from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.slots import (
     ASK_FILE,
     RELAY_FILE,
@@ -25,7 +24,7 @@ from jupyter_mntrain.model.sources.slots import (
     told_of,
     write_allocation,
 )
-from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.sources.source import NodeSource, NodesRequest
 from jupyter_mntrain.sources.slurm.own_steps import is_step_id
 from jupyter_mntrain.sources.slurm.slurm_options import NAME
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource

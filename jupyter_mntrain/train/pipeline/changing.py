@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from jupyter_mntrain.model.environment import JOB_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
-from jupyter_mntrain.model.records.origin import RunningChange
+from jupyter_mntrain.model.records.job import RunningChange
 from jupyter_mntrain.recipe.changes.running import changed_values, changed_while_running
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.controls import ControlReader

@@ -12,8 +12,8 @@ import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.doctor.check import DoctorReport
 from jupyter_mntrain.doctor.every import EVERY
-from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.show.tables.doctor import doctor_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.doctor.finding import DoctorReport
+from jupyter_mntrain.doctor.check import DoctorReport
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.launching.launch import submitter
 from jupyter_mntrain.verbs.verb import Context

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import msgspec
 
+from jupyter_mntrain.doctor.check import DoctorReport, Finding, not_checked
 from jupyter_mntrain.doctor.every import EVERY
-from jupyter_mntrain.doctor.finding import DoctorReport, Finding, not_checked
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import Kind, MntrainError
 from jupyter_mntrain.model.failure.problem import Problem

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_mntrain.doctor.finding import Level
+from jupyter_mntrain.doctor.check import Level
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem

@@ -16,7 +16,7 @@ from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.records.job import RankStack
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
 from tests.agent.live import launch
 from tests.waiting import until

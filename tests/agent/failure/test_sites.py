@@ -17,8 +17,7 @@ from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.job import PartStatus
-from jupyter_mntrain.model.records.stall import RankStack, Stall
+from jupyter_mntrain.model.records.job import PartStatus, RankStack, Stall
 from tests.waiting import until
 from tests.wording import says
 

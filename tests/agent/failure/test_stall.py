@@ -19,7 +19,7 @@ from jupyter_mntrain.agent.failure.stall import LEAST_S as PAUSE_S
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Resumed, Stalled
-from jupyter_mntrain.model.records.stall import Doing, RankStack
+from jupyter_mntrain.model.records.job import Doing, RankStack
 
 ZERO = Rank(0)
 

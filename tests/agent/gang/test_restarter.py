@@ -23,10 +23,12 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
+    ChangedValue,
+    Earlier,
     JobView,
     Restart,
+    RunningChange,
 )
-from jupyter_mntrain.model.records.origin import ChangedValue, Earlier, RunningChange
 from jupyter_mntrain.model.sources.slots import SLOT_FILE
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted

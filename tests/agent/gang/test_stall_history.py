@@ -8,7 +8,7 @@ from jupyter_mntrain.agent.gang.watch import with_stall
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.episode import MOST_KEPT, Episode, newest
+from jupyter_mntrain.model.records.job import MOST_KEPT, Episode, newest
 
 WAITS = Problem(kind=Kind.ALL_WAIT, cause="all ranks wait", time_s=10.0, seen_s=20.0)
 DOWN = Problem(kind=Kind.LINK_DOWN, cause="eth1 is down", node="n2", time_s=10.0, seen_s=25.0)

@@ -21,8 +21,8 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import StateLost, Warned
+from jupyter_mntrain.model.records.job import Origin
 from jupyter_mntrain.model.records.metrics import PartChange, RankStep, encoder, journal_decoder
-from jupyter_mntrain.model.records.origin import Origin
 from tests.agent.jobs.books import (
     close,
     end_all,

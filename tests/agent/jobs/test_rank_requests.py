@@ -11,8 +11,7 @@ from jupyter_mntrain.agent.jobs.rank_requests import ask_for_settings, ask_to_sa
 from jupyter_mntrain.model.api import SaveRequest
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError, SpecError
 from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
-from jupyter_mntrain.model.records.job import TRAINER, JobRecord
-from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
+from jupyter_mntrain.model.records.job import TRAINER, ChangedValue, JobRecord, RunningChange
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
 from jupyter_mntrain.telemetry.controls import ControlReader, read_controls
 from tests.standin.jobs import record

@@ -8,9 +8,8 @@ import pytest
 from jupyter_mntrain.agent.warnings.watch import began_again
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import TRAINER, JobSpec
+from jupyter_mntrain.model.records.job import TRAINER, Earlier, JobSpec
 from jupyter_mntrain.model.records.metrics import RankStep
-from jupyter_mntrain.model.records.origin import Earlier
 from tests.wording import says
 
 SCRIPT = JobSpec(entry=("train.py",), participants=())

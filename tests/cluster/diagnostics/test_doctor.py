@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.preflight import before_launch, probing
-from jupyter_mntrain.doctor.finding import DoctorReport
+from jupyter_mntrain.doctor.check import DoctorReport
 from jupyter_mntrain.model.errors import (
     DoctorRefusedError,
     Kind,

@@ -7,15 +7,14 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.diagnostics.smoke_step import START_SCRIPT, tried_spec
-from jupyter_mntrain.doctor.finding import DoctorReport, Finding
+from jupyter_mntrain.doctor.check import DoctorReport, Finding
 from jupyter_mntrain.model.environment import (
     FIRST_STEP_VARIABLE,
     MAIL_VARIABLE,
     WEBHOOK_VARIABLE,
 )
 from jupyter_mntrain.model.errors import Kind
-from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Origin, Participant
 from jupyter_mntrain.plan.spec_check import check_spec
 from tests.cluster.conftest import wait_for
 from tests.cluster.near import spec

@@ -15,9 +15,8 @@ from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Origin, Participant
 from jupyter_mntrain.model.records.node import Tools
-from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, SET
 from tests.standin.agent import FakeAgent
 from tests.standin.nodes import gpu

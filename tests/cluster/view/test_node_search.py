@@ -9,7 +9,7 @@ import pytest
 from jupyter_mntrain.cluster.view.node_search import CONNECT_S, DISCOVERY_S, GracePeriod
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeView
 
 STEP_S = 0.1
 

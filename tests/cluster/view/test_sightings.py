@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jupyter_mntrain.cluster.view.sightings import merge
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeView
 from tests.standin.nodes import node
 
 SILENT = Problem(kind=Kind.NO_ANSWER, cause="no answer")

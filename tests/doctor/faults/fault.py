@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jupyter_mntrain.doctor.check import Case
-from jupyter_mntrain.doctor.finding import Level
+from jupyter_mntrain.doctor.check import Case, Level
 
 
 class Fault(NamedTuple):

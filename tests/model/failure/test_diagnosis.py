@@ -10,8 +10,14 @@ from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState, Trouble
-from jupyter_mntrain.model.records.job import JobState, PartStatus, RankStatus
-from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
+from jupyter_mntrain.model.records.job import (
+    Doing,
+    JobState,
+    PartStatus,
+    RankStack,
+    RankStatus,
+    Stall,
+)
 from tests.wording import says
 
 

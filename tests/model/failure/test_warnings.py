@@ -9,8 +9,7 @@ from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.warnings import job_episodes, job_warnings, never_met
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.episode import Episode
-from jupyter_mntrain.model.records.job import JobState, PartStatus, RankStatus
+from jupyter_mntrain.model.records.job import Episode, JobState, PartStatus, RankStatus
 from tests.wording import says
 
 

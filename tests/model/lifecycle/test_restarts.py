@@ -24,6 +24,7 @@ from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.lifecycle.state import apply
 from jupyter_mntrain.model.records.job import (
     Attempt,
+    Earlier,
     JobRecord,
     JobSpec,
     JobView,
@@ -33,7 +34,6 @@ from jupyter_mntrain.model.records.job import (
     RankStatus,
     Restart,
 )
-from jupyter_mntrain.model.records.origin import Earlier
 
 NOW_S = 1000.0
 

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.lifecycle.running_changes import (
     with_change,
 )
 from jupyter_mntrain.model.lifecycle.state import apply
-from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
+from jupyter_mntrain.model.records.job import ChangedValue, RunningChange
 from tests.standin.jobs import record
 
 STEPS = ChangedValue("train.steps", "100", "200")

@@ -35,11 +35,16 @@ from jupyter_mntrain.model.lifecycle.events import (
     WarningOver,
 )
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
-from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
-from jupyter_mntrain.model.records.leftover import Leftover
-from jupyter_mntrain.model.records.stall import Stall
+from jupyter_mntrain.model.records.job import (
+    TERMINAL,
+    Episode,
+    JobState,
+    Leftover,
+    PartStatus,
+    RankStatus,
+    Stall,
+)
 
 STATES: tuple[JobState, ...] = (
     "pending",

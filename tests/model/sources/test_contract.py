@@ -11,10 +11,20 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import Kind, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.sources.allocation import Allocation, Slot, SlotState, Waiting
-from jupyter_mntrain.model.sources.changes import changes
-from jupyter_mntrain.model.sources.options import SourceOption, checked_values
-from jupyter_mntrain.model.sources.request import SECRETS, SLOT, STATE, NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.source import (
+    SECRETS,
+    SLOT,
+    STATE,
+    Allocation,
+    NodesRequest,
+    Slot,
+    SlotCommand,
+    SlotState,
+    SourceOption,
+    Waiting,
+    changes,
+    checked_values,
+)
 
 OPTIONS = (
     SourceOption("partition", help="queue of the scheduler", example="gpu"),

@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import NodeError, RefusedError
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.records.job import RankStack
 from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from tests.hostile import HOSTILE, assert_safe, poisoned, strings

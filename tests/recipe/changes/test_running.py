@@ -9,8 +9,7 @@ from jupyter_mntrain.model.errors import MntrainError, RecipeError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.running_changes import with_changes
 from jupyter_mntrain.model.program import program_of
-from jupyter_mntrain.model.records.job import TRAINER, JobSpec
-from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
+from jupyter_mntrain.model.records.job import TRAINER, ChangedValue, JobSpec, RunningChange
 from jupyter_mntrain.recipe.changes.running import (
     changed_values,
     changed_while_running,

@@ -16,8 +16,8 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.http.json_handler import RequestRefusedError
 from jupyter_mntrain.model.errors import Kind, RefusedError
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.slots import SlotFile, write_slot
+from jupyter_mntrain.model.sources.source import NodesRequest
 from jupyter_mntrain.server.allocations import waiting_launches as module
 from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunch, WaitingLaunches
 from jupyter_mntrain.server.handlers.job_routes import cancel_launch

@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_mntrain.cluster.loop import ClosedError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodesRequest
 from jupyter_mntrain.server.allocations import watched_clusters as module
 from jupyter_mntrain.server.allocations.watched_clusters import WatchedClusters
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote

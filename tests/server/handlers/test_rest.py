@@ -18,7 +18,7 @@ from jupyter_mntrain.metrics.downsampled.samples import NodeSamples, RankSamples
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.calls import Call, GroupCalls
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.records.job import RankStack
 from tests.agent.live import free_port
 from tests.cluster.conftest import wait_for
 from tests.server.conftest import (

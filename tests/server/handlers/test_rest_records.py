@@ -15,8 +15,7 @@ import tomli_w
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import RECENT
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
-from jupyter_mntrain.model.records.job import JobRecord
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.job import JobRecord, Origin
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.server.conftest import JOB_FILE, Served, refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_mntrain.model.sources.request import SECRETS, SLOT, STATE, NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.source import SECRETS, SLOT, STATE, NodesRequest, SlotCommand
 
 COMMAND = SlotCommand(
     ("mntrain", "agent", "join", "--token-file", f"{SECRETS}/token", "--name", SLOT,

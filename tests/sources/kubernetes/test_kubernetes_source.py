@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from jupyter_mntrain.model.errors import Kind, RefusedError
-from jupyter_mntrain.model.sources.changes import changes
+from jupyter_mntrain.model.sources.source import changes
 from jupyter_mntrain.sources.kubernetes.kubernetes_source import KubernetesSource
 from jupyter_mntrain.sources.kubernetes.objects import JOB_LABEL
 from tests.sources.kubernetes.api_server import NAMESPACE, ApiServer, serving

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.model.sources.allocation import Waiting
+from jupyter_mntrain.model.sources.source import Waiting
 from jupyter_mntrain.sources.kubernetes.state import in_queue, of_pods
 
 OVER = (

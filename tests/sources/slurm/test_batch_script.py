@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.sources.request import SECRETS, SLOT, STATE, NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.source import SECRETS, SLOT, STATE, NodesRequest, SlotCommand
 from jupyter_mntrain.sources.slurm.batch_script import batch_script
 from jupyter_mntrain.sources.slurm.slurm_options import OPTIONS, limit_text, sbatch_options
 

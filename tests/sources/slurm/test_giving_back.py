@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.source import NodesRequest, SlotCommand
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.standin.slurm_tools import SlurmTools
 

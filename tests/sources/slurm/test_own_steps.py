@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
-from jupyter_mntrain.model.sources.allocation import Allocation
-from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_allocation
+from jupyter_mntrain.model.sources.source import Allocation, NodesRequest, SlotCommand
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from jupyter_mntrain.sources.slurm.status_relay import StatusRelay
 from tests.standin.own_job import Slurm

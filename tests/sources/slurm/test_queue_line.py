@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import Kind
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodesRequest
 from jupyter_mntrain.sources.slurm.queue_line import (
     HeldNodes,
     QueueLine,

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.model.sources.allocation import Allocation
-from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_allocation
+from jupyter_mntrain.model.sources.source import Allocation, NodesRequest
 from jupyter_mntrain.sources.slurm.status_relay import StatusRelay
 
 

@@ -8,7 +8,7 @@ import pytest
 from jupyter_mntrain.model.errors import JobNotFoundError, Kind, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import SavedStep
-from jupyter_mntrain.model.records.leftover import Leftover
+from jupyter_mntrain.model.records.job import Leftover
 from tests.wording import says
 
 

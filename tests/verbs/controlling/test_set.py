@@ -7,7 +7,7 @@ import pytest
 
 from jupyter_mntrain.cluster.launch.record_changes import SettingsChanged
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
-from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
+from jupyter_mntrain.model.records.job import ChangedValue, RunningChange
 from tests.wording import says
 
 JOB = "j-7f3a9c21"

@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import SILENCES, Kind, RefusedError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.availability import Availability
+from jupyter_mntrain.model.records.node import Availability
 from jupyter_mntrain.plan import resolved
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.workload.workload import from_cell

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from PIL import Image
 
 from jupyter_mntrain.model.errors import MntrainError, SpecError
-from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.node import NodeView
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.devices import device
 from tests.standin.job_handle import StandInJob

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.availability import Availability
 from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.node import Availability
 from tests.standin.availability import offered
 from tests.standin.cluster import StandInCluster, node, silent
 from tests.standin.screen import Paper

@@ -10,8 +10,7 @@ from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.availability import Availability
-from jupyter_mntrain.model.records.node import GpuProcess
+from jupyter_mntrain.model.records.node import Availability, GpuProcess
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.availability import offered

@@ -12,8 +12,7 @@ from jupyter_mntrain.cluster.launch.resume import ResumePlan
 from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.job import JobSpec, Origin, Participant
 from jupyter_mntrain.show.formats import SPACE
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.panel import Panel

@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.records.job import RankStack
 from jupyter_mntrain.show.terminal import QuietScreen
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.job_handle import StandInJob

@@ -18,10 +18,9 @@ from jupyter_mntrain.agent.warnings.slowness.counters import (
 from jupyter_mntrain.metrics.recent import STALL_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import PartStatus
+from jupyter_mntrain.model.records.job import PartStatus, RankStack
 from jupyter_mntrain.model.records.metrics import RankProgress, RankStep
 from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressure, RankPressure
-from jupyter_mntrain.model.records.stall import RankStack
 
 LEAST_BYTES_PER_S = 2**20
 """A rank that reports nothing is loading while it reads at least this much per second from disks,

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.failure.calls import Call
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.records.job import RankStack
 
 
 class Caller(NamedTuple):

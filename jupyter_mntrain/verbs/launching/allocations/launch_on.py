@@ -12,9 +12,7 @@ from rich.text import Text
 
 from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError
 from jupyter_mntrain.model.quantities import duration_text
-from jupyter_mntrain.model.sources.allocation import Allocation, Slot
-from jupyter_mntrain.model.sources.request import NodesRequest
-from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.sources.source import Allocation, NodeSource, NodesRequest, Slot
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.sources.registry import source_named, title_of
 from jupyter_mntrain.verbs.launching.allocations.no_wait import (

@@ -10,8 +10,7 @@ from typing import Any
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import duration_text, parse_duration
-from jupyter_mntrain.model.sources.options import SourceOption, checked_values
-from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodesRequest, SourceOption, checked_values
 from jupyter_mntrain.sources.registry import options_of, sources, title_of
 
 IDLE_S = 120.0

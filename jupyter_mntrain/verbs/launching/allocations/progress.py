@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.sources.allocation import Allocation
-from jupyter_mntrain.model.sources.changes import AllocationChange, changes
+from jupyter_mntrain.model.sources.source import Allocation, AllocationChange, changes
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.sources.awaited_launch import refusal_of
 from jupyter_mntrain.verbs.launching.allocations.words import granted_line, waiting_line

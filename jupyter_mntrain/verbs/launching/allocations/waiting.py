@@ -12,7 +12,7 @@ from rich.text import Text
 
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.model.sources.source import Allocation
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.screen import Awaited

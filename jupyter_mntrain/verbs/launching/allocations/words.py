@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from jupyter_mntrain.model.sources.allocation import Allocation, Waiting
+from jupyter_mntrain.model.sources.source import Allocation, Waiting
 from jupyter_mntrain.show import formats
 
 

@@ -10,7 +10,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.sources.options import SourceOption, checked_values
+from jupyter_mntrain.model.sources.source import SourceOption, checked_values
 from jupyter_mntrain.sources.registry import options_of, title_of
 from jupyter_mntrain.verbs.launching.allocations.on_options import (
     ON,

@@ -14,7 +14,7 @@ from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
-from jupyter_mntrain.model.records.availability import Availability, Drain
+from jupyter_mntrain.model.records.node import Availability, Drain
 from jupyter_mntrain.trust.audit import Audit
 from tests.agent.daemon.owner.test_hours import at, zone
 

@@ -14,7 +14,7 @@ from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
-from jupyter_mntrain.model.records.availability import Availability
+from jupyter_mntrain.model.records.node import Availability
 from tests.agent.gang.test_gpu_contention import CARDS, ENDS, HOLDS, leave
 from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until

@@ -22,6 +22,7 @@ from jupyter_mntrain.metrics.downsampled.samples import (
     RankSamples,
 )
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import RunningChange
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
     RankEvaluation,
@@ -31,7 +32,6 @@ from jupyter_mntrain.model.records.metrics import (
     RankTrace,
     TracedAction,
 )
-from jupyter_mntrain.model.records.origin import RunningChange
 
 PEAK, DIP = 700, 901
 """Steps with the longest and the shortest duration."""

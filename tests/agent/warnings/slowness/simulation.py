@@ -15,9 +15,8 @@ from jupyter_mntrain.agent.gang.slowness_watch import SlownessWatch
 from jupyter_mntrain.agent.warnings.slowness.counters import Counters, LinkCounters, RankCounters
 from jupyter_mntrain.agent.warnings.slowness.observer import Gauge
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.episode import Episode
+from jupyter_mntrain.model.records.job import Episode, RankStack
 from jupyter_mntrain.model.records.metrics import RankStep
-from jupyter_mntrain.model.records.stall import RankStack
 
 Reports = Literal["everything", "steps", "nothing"]
 """What ranks report: as the trainer, as a script with a Recorder, as one without."""

@@ -12,8 +12,7 @@ from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.judge import judge
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.job import PartStatus
-from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
+from jupyter_mntrain.model.records.job import Doing, PartStatus, RankStack, Stall
 from tests.wording import says
 
 Made = tuple[str, str, bool]

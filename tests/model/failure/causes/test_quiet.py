@@ -10,8 +10,7 @@ from jupyter_mntrain.model.failure.causes.quiet import LEAD_S
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState
-from jupyter_mntrain.model.records.job import PartStatus
-from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
+from jupyter_mntrain.model.records.job import Doing, PartStatus, RankStack, Stall
 from tests.wording import says
 
 SINCE_S = 100.0
