@@ -18,8 +18,9 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from jupyter_mntrain.cluster.files.pushing import ASK_INTERVAL_S, MIB
-from jupyter_mntrain.launch.files.arriving import Arriving
+from jupyter_mntrain.cluster.files.pushing import ASK_INTERVAL_S
+from jupyter_mntrain.cluster.files.swarm import MIB
+from jupyter_mntrain.launch.files.arriving import Arriving, alone
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import check_manifest, transfer_of
 from jupyter_mntrain.launch.files.records import (
@@ -113,14 +114,23 @@ async def fetch_job_files(
     held = await asyncio.gather(*asking)
     owners = _owners(held, WantedFiles(path))
     if not owners:
+        cause = f"job {job_id} wrote no {path or 'file'} on {', '.join(one.node for one in seats)}"
+        for name, why in (left for one in held for left in one.left_out.items()):
+            cause = f"{name} of job {job_id} is left out: {why}"
         raise RefusedError(
-            f"job {job_id} wrote no {path or 'file'} on {', '.join(one.node for one in seats)}",
+            cause,
             kind=Kind.NO_FILE,
             fix=f"see what it wrote: mntrain pull {job_id} --list",
         )
     for one in held:
         check_paths([file.path for file in one.files])
     return await _Fetching(job_id, seats, path, held, owners, progress).bring(to)
+
+
+def refuse_existing(to: Path) -> None:
+    """Refuse a place that is taken: asked first, and once all has come."""
+    if to.exists() or to.is_symlink():
+        raise RefusedError(f"{to} already exists", fix="give another place: mntrain pull … PATH")
 
 
 async def read_job_file(
@@ -219,21 +229,8 @@ class _Fetching:
             arriving = Arriving(to, to.parent, key, here, is_shared=True)
             transfers = {seat: transfer_of(self._job_id, "", one) for seat, one in of.items()}
             self._parts.append(_Part(arriving, transfers))
-        await asyncio.to_thread(self._prepare, to)
-        for part in self._parts:
-            pieces = range(len(part.arriving.manifest.pieces))
-            part.missing.extend(one for one in pieces if one not in part.arriving.held)
-        missing = sum(len(part.missing) for part in self._parts)
-        count = Count(self._progress, f"pulling {self._path or self._job_id}, pieces", missing)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for seat in list(self._came) * AT_ONCE:
-                    group.create_task(self._fetch_from(seat, count))
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        self._refuse_unfinished()
-        self._progress.report("writing to the disk", 0, None)
-        await asyncio.to_thread(self._place)
+        with alone(self._parts[0].arriving.folder, f"{self._path or 'all'} of job {self._job_id}"):
+            await self._fetch_all()
         return PulledFiles(
             job_id=self._job_id,
             path=str(to),
@@ -253,6 +250,24 @@ class _Fetching:
                 for seat in sorted({seat for name in self._differ for seat in self._owners[name]})
             },
         )
+
+    async def _fetch_all(self) -> None:
+        """Fetch what is missing, and move all to its place."""
+        await asyncio.to_thread(self._prepare)
+        for part in self._parts:
+            pieces = range(len(part.arriving.manifest.pieces))
+            part.missing.extend(one for one in pieces if one not in part.arriving.held)
+        missing = sum(len(part.missing) for part in self._parts)
+        count = Count(self._progress, f"pulling {self._path or self._job_id}, pieces", missing)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for seat in list(self._came) * AT_ONCE:
+                    group.create_task(self._fetch_from(seat, count))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        self._refuse_unfinished()
+        self._progress.report("writing to the disk", 0, None)
+        await asyncio.to_thread(self._place)
 
     async def _manifests(self) -> list[tuple[dict[int, PieceManifest], bool]]:
         """Return the hashes of all files per node; files that only one node has come first.
@@ -406,8 +421,7 @@ class _Fetching:
             )
             raise NodeError.of(problem)
 
-    def _prepare(self, to: Path) -> None:
-        to.parent.mkdir(parents=True, exist_ok=True)
+    def _prepare(self) -> None:
         arrivings = [part.arriving for part in self._parts]
         arrivings[0].keep_only({file.path for one in arrivings for file in one.manifest.files})
         needed = sum(one.manifest.size_bytes for one in arrivings)
@@ -421,7 +435,9 @@ class _Fetching:
     def _place(self) -> None:
         for part in self._parts:
             part.arriving.sync()
-        self._parts[0].arriving.place(self._path)
+        first = self._parts[0].arriving
+        refuse_existing(first.goal)
+        first.place(self._path)
 
     async def _manifest(self, seat: int, names: set[str]) -> PieceManifest:
         """Have a node read files, and return the hashes of their pieces."""

@@ -15,6 +15,7 @@ from jupyter_mntrain.cluster.files.job_files import (
     WrittenFiles,
     fetch_job_files,
     read_job_file,
+    refuse_existing,
 )
 from jupyter_mntrain.cluster.files.pushing import (
     FileSeat,
@@ -25,7 +26,9 @@ from jupyter_mntrain.cluster.files.pushing import (
 )
 from jupyter_mntrain.cluster.launch.sending import PARALLEL
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.launch.files.arriving import Arriving
+from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.node_search import NodeSearch
+from jupyter_mntrain.launch.files.arriving import Arriving, alone
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import check_manifest, transfer_of
 from jupyter_mntrain.launch.files.names import LargeName, checked_large_name
@@ -39,7 +42,7 @@ from jupyter_mntrain.launch.files.records import (
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobView
@@ -107,11 +110,7 @@ class ClusterFiles:
             SpecError, RefusedError, NodeError: as for :meth:`push`.
         """
         checked_large_name(*name)
-        if to.exists():
-            raise RefusedError(
-                f"{to} already exists",
-                fix="say where else to put it: mntrain pull NODE:ROOT:NAME PATH",
-            )
+        refuse_existing(to)
         (seat,) = self._seats([node], progress)
         return self._driver.loop.run(self._pull(seat, name, to.absolute(), progress))
 
@@ -166,11 +165,8 @@ class ClusterFiles:
             RefusedError, NodeError: as for :func:`fetch_job_files`; or it is there already.
         """
         self._driver.refuse_read_only()
-        if to.exists() or to.is_symlink():
-            raise RefusedError(
-                f"{to} already exists", fix="say where else to put it: mntrain pull JOB PATH"
-            )
-        seats, begun_s = self._job_seats(view, node, rank), self._driver.clock.time()
+        refuse_existing(to)
+        seats, begun_s = self._job_seats(view, node, rank), self._clock.time()
         fetching = fetch_job_files(view.job_id, seats, path, to.absolute(), progress)
         pulled = self._driver.loop.run(fetching)
         return msgspec.structs.replace(pulled, took_s=self._driver.clock.time() - begun_s)
@@ -248,16 +244,28 @@ class ClusterFiles:
         deposit = Deposit(root=name.root, name=name.name, manifest=manifest)
         await deposited(seat.calls, deposit, progress)
         transfer = transfer_of(name.root, name.name, manifest)
-        await asyncio.to_thread(to.parent.mkdir, parents=True, exist_ok=True)
         arriving = Arriving(to, to.parent, transfer, manifest)
+        with alone(arriving.folder, str(name)):
+            await self._fetch(seat.calls, name, arriving, transfer, progress)
+        took_s = self._clock.time() - begun_s
+        return Pulled(str(name), seat.info.name, str(to), manifest.size_bytes, took_s)
+
+    async def _fetch(
+        self,
+        calls: FileCalls,
+        name: LargeName,
+        arriving: Arriving,
+        transfer: str,
+        progress: Progress,
+    ) -> None:
         await asyncio.to_thread(arriving.prepare, f"{name}\n")
-        missing = sorted(set(range(len(manifest.pieces))) - arriving.held)
+        missing = sorted(set(range(len(arriving.manifest.pieces))) - arriving.held)
         count = Count(progress, f"pulling {name}, pieces", len(missing))
         turns = asyncio.Semaphore(PARALLEL)
 
         async def fetch(piece: int) -> None:
             async with turns:
-                content = await persist(lambda: seat.calls.piece(transfer, piece))
+                content = await persist(lambda: calls.piece(transfer, piece))
                 await asyncio.to_thread(arriving.write, piece, content)
             count.more()
 
@@ -267,9 +275,9 @@ class ClusterFiles:
                     group.create_task(fetch(piece))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        await asyncio.to_thread(arriving.finish)
-        took_s = self._driver.clock.time() - begun_s
-        return Pulled(str(name), seat.info.name, str(to), manifest.size_bytes, took_s)
+        await asyncio.to_thread(arriving.sync)
+        refuse_existing(arriving.goal)
+        await asyncio.to_thread(arriving.place)
 
     async def _ask_all(
         self,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jupyter_mntrain.launch.files.manifest import PieceFiles
@@ -28,7 +28,7 @@ SYNCING_THREADS = 8
 
 PARTIAL = ".mntrain"
 """Folder for unfinished transfers, on the disk of their destination."""
-_TREE, _LIST, NAME = "tree", "arrived", "name"
+_TREE, _LIST, NAME, _LOCK = "tree", "arrived", "name", "lock"
 
 
 class Arriving:
@@ -237,8 +237,54 @@ class Arriving:
                 f"the disk of {self._base} has {rough_size(free)} free: too little for "
                 f"{rough_size(needed)} and a reserve of {rough_size(SPARE_BYTES)}",
                 kind=Kind.DISK_FULL,
-                fix="free space there: mntrain du says what lies on it, mntrain gc deletes",
+                fix="free space there, or name another place; of a node, mntrain du says what lies "
+                "on it, and mntrain gc deletes",
             )
+
+
+@contextmanager
+def alone(folder: Path, what: str) -> Iterator[None]:
+    """Fetch into a folder of an unfinished transfer as the only process; a killed one counts no
+    more.
+
+    Two would delete and move each other's files.
+
+    Args:
+        folder: :attr:`Arriving.folder`.
+        what: is fetched, for people.
+
+    Raises:
+        RefusedError: another one does, or the folder cannot be made.
+    """
+    from filelock import FileLock, Timeout  # what fetches nothing needs no locks
+
+    base = folder.parent.parent
+    lock = FileLock(folder / _LOCK)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RefusedError(
+            f"{what} is being fetched into {base} by another command",
+            kind=Kind.OUT_OF_TURN,
+            fix="wait until that has ended, or fetch it into another folder",
+        ) from None
+    except OSError as error:
+        raise RefusedError(
+            f"{base} cannot be written: {error.strerror}",
+            kind=Kind.NO_PERMISSION,
+            fix="fetch it into a folder of yours: mntrain pull … PATH",
+        ) from error
+    except NotImplementedError:  # this disk has no locks
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
+        with suppress(OSError):  # what has come stays
+            if [one.name for one in folder.iterdir()] == [_LOCK]:
+                shutil.rmtree(folder)
+                folder.parent.rmdir()
 
 
 def _one_name(first: str, other: str) -> RefusedError:

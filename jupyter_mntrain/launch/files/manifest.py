@@ -92,7 +92,7 @@ def read_manifest(
         piece_bytes: default: by its size.
 
     Raises:
-        SpecError, RefusedError: as for :func:`list_files`; or a file changed meanwhile.
+        SpecError, RefusedError: as for :func:`list_files`; or a file cannot be read.
     """
     files = files or list_files(path, root)
     size = sum(one.size_bytes for one in files)
@@ -103,7 +103,8 @@ def read_manifest(
     with ThreadPoolExecutor(HASHING_THREADS, "mntrain hashing") as threads:
         count = -(-size // piece_bytes)
         for piece, digest in enumerate(
-            threads.map(lambda one: sha256_of(reader.read(one)), range(count))
+            # One that changes meanwhile is found when it is sent, and keeps no other one back.
+            threads.map(lambda one: sha256_of(reader.read(one, pads=True)), range(count))
         ):
             pieces.append(digest)
             on_bytes(min(size, (piece + 1) * piece_bytes))
@@ -145,8 +146,11 @@ class PieceFiles:
             self._begins.append(begin)
             begin += one.size_bytes
 
-    def read(self, piece: int) -> bytes:
+    def read(self, piece: int, *, pads: bool = False) -> bytes:
         """Read a piece as it is now.
+
+        Args:
+            pads: with zeros, where a file is shorter than it was, or gone.
 
         Raises:
             SpecError: a file is shorter than it was, or cannot be read.
@@ -157,7 +161,11 @@ class PieceFiles:
                 with self._opened(path, os.O_RDONLY) as file:
                     part = os.pread(file, size, offset)
             except OSError as error:
-                raise SpecError(f"{path} cannot be read: {error.strerror}") from None
+                if not (pads and isinstance(error, FileNotFoundError)):
+                    raise SpecError(f"{path} cannot be read: {error.strerror}") from None
+                part = b""
+            if pads:
+                part = part.ljust(size, b"\0")
             if len(part) != size:
                 raise SpecError(
                     f"{path} changed while it was sent", fix="try again once nothing writes to it"

@@ -50,6 +50,10 @@ class Node(FileCalls):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
+    def listed(self) -> dict[str, str]:
+        """What is left out here, and why."""
+        return job_files(self._record, self._directory).left_out
+
     async def job_files(self, job_id: JobId, path: str = "", most: int = MOST_FILES) -> JobFiles:
         assert job_id == JOB
         return job_files(self._record, self._directory, path, most)
@@ -112,6 +116,16 @@ def test_one_file_and_one_folder_have_the_name_that_they_are_given(
     fetch(nodes, tmp_path / "folder", "out")
     assert tree(tmp_path / "folder") == {"a": b"a", "deep/b": b"b"}
     assert "nothing" in refused(nodes, tmp_path / "none", "nothing").cause
+
+
+def test_what_is_no_file_is_refused_with_the_reason(nodes: list[Node], tmp_path: Path) -> None:
+    nodes[0].write(model=b"m")
+    os.mkfifo(nodes[0].work / "pipe")
+    (nodes[0].work / "elsewhere").symlink_to(tmp_path)
+    for name, why in nodes[0].listed().items():
+        error = refused(nodes, tmp_path / "home", name)
+        assert error.kind is Kind.NO_FILE
+        assert says(f"{name} of job {JOB} is left out: {why}", error.cause)
 
 
 def test_files_of_one_name_that_differ_are_in_a_folder_of_each_node(
@@ -240,6 +254,33 @@ def test_a_file_that_changes_meanwhile_is_said_and_the_rest_stays(
     assert tree(tmp_path / "home") == {"new": b"1" * MIB, "growing": b"3" * MIB, "gone": b""}
 
 
+def test_a_file_that_shrinks_while_its_node_reads_it_keeps_no_other_back(
+    nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = nodes[0]
+    node.write(latest=b"1" * 2 * MIB, model=b"2" * 3 * MIB, removed=b"3")
+
+    def find(wanted: WantedFiles) -> tuple[Path, tuple[LargeFile, ...]]:
+        found = wanted_files(node._record, node._directory, wanted)
+        node.write(latest=b"it is saved again")
+        (node.work / "removed").unlink(missing_ok=True)
+        return found
+
+    async def offered(job_id: JobId, wanted: WantedFiles) -> Hashing:
+        return node._book.offer(job_id, wanted, partial(find, wanted))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "offered", offered)
+        error = refused([node], tmp_path / "home")
+    assert error.kind is Kind.OUT_OF_TURN
+    assert "latest" in error.cause
+    assert "model" not in error.cause
+    read = node.pieces_read
+    fetch([node], tmp_path / "home")
+    assert tree(tmp_path / "home") == {"latest": b"it is saved again", "model": b"2" * 3 * MIB}
+    assert node.pieces_read == read + 1
+
+
 def test_a_full_disk_here_is_said_before_anything_comes(
     nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +300,49 @@ def test_a_hole_stays_one(nodes: list[Node], tmp_path: Path) -> None:
     assert came.st_size == 70 * MIB + 3
     assert came.st_blocks * 512 <= 4 * MIB
     assert nodes[0].pieces_read == 1
+
+
+def test_two_at_once_do_not_take_each_others_files(nodes: list[Node], tmp_path: Path) -> None:
+    nodes[0].write(mine=b"1" * MIB)
+    nodes[1].write(other=b"2" * MIB)
+    refusals = []
+
+    def meanwhile() -> None:
+        nodes[0].before_piece = bool
+        # As another command would, in a loop of its own.
+        begun = threading.Thread(
+            target=lambda: refusals.append(refused(nodes[1:], tmp_path / "other"))
+        )
+        begun.start()
+        begun.join()
+
+    nodes[0].before_piece = meanwhile
+    fetch(nodes[:1], tmp_path / "home")
+    assert tree(tmp_path / "home") == {"mine": b"1" * MIB}
+    (error,) = refusals
+    assert error.kind is Kind.OUT_OF_TURN
+    fetch(nodes[1:], tmp_path / "other")
+    assert tree(tmp_path / "other") == {"other": b"2" * MIB}
+    assert not (tmp_path / PARTIAL).exists()
+
+
+def test_what_is_made_meanwhile_is_not_overwritten(nodes: list[Node], tmp_path: Path) -> None:
+    nodes[0].write(model=b"1" * MIB)
+    nodes[0].before_piece = lambda: (tmp_path / "home").write_bytes(b"somebody's")
+    with pytest.raises(RefusedError):
+        fetch(nodes, tmp_path / "home", "model")
+    assert (tmp_path / "home").read_bytes() == b"somebody's"
+    fetch(nodes, tmp_path / "elsewhere", "model")
+    assert nodes[0].pieces_read == 1
+
+
+def test_what_is_refused_leaves_nothing(
+    nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes[0].write(model=b"1")
+    monkeypatch.setattr(arriving, "SPARE_BYTES", 1 << 62)
+    refused(nodes, tmp_path / "home")
+    assert not (tmp_path / PARTIAL).exists()
 
 
 def away(node: Node, after: int) -> None:

@@ -383,7 +383,10 @@ class TransferBook:
 
 
 def _time_of(path: Path, one: LargeFile) -> int:
-    return (path / one.path if one.path else path).stat().st_mtime_ns
+    try:
+        return (path / one.path if one.path else path).stat().st_mtime_ns
+    except OSError:  # deleted since it was found: whoever fetches it is told
+        return 0
 
 
 def _ranges(pieces: set[int]) -> tuple[tuple[int, int], ...]:

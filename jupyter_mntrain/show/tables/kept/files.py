@@ -172,7 +172,7 @@ def _thing(one: HeldThing) -> Text:
 
 
 def _silence(node: str, problem: Problem) -> Text:
-    return problem_text(problem, mark="✕", style="red", before=f"{shown_name(node)}: ")
+    return problem_text(msgspec.structs.replace(problem, node=problem.node or node))
 
 
 def _names(nodes: tuple[str, ...] | list[str]) -> str:
