@@ -171,9 +171,7 @@ def launch_built(
     if not getattr(args, "another", True):
         running = running_already(context, built, submitter(context))
         if running is not None:
-            context.screen.say(running_already_text(running, now_s=context.clock()))
-            data = {**started_data(running, ()), "already_running": True}
-            return _shown(context, args, running, data)
+            return shown_running(context, args, running)
     built = built.on_its_nodes()
     memory = memory_notes(built.memory(built.expected()) or ())
     sent = built.project.notes if built.project else ()
@@ -198,6 +196,16 @@ def launch_built(
         data |= {"auto": fit.said} if fit is not None and fit.said else {}
         data |= {} if plan is None else {"plan": msgspec.to_builtins(plan)}
         return _shown(context, args, job, data)
+
+
+def shown_running(
+    context: Context, args: Namespace, job: Job, *, is_resumed: bool = False
+) -> Outcome:
+    """Show a job that runs already, instead of starting the same again."""
+    now_s = context.clock()
+    context.screen.say(running_already_text(job, now_s=now_s, is_resumed=is_resumed))
+    data = {**started_data(job, ()), "already_running": True}
+    return _shown(context, args, job, data)
 
 
 def _started(

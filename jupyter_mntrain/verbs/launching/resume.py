@@ -9,7 +9,8 @@ import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.stored import overrides_of
@@ -19,9 +20,12 @@ from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.launch import (
     launch_built,
     refuse_start_options,
+    shown_running,
     start_options,
+    submitter,
 )
 from jupyter_mntrain.verbs.launching.planning import replanned
+from jupyter_mntrain.verbs.launching.running_already import resumed_already
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob
 from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, named_job
@@ -75,7 +79,15 @@ class ResumeVerb(Verb):
             args.set = [*args.set, f"train.steps={args.steps}"]
         stored = StoredJob(unacknowledged(before), f"job {job.id}", context.directory)
         built = build_spec(context, args, stored)
-        plan = job.plan_resume(built.spec, begin=_beginning(args.begin))
+        try:
+            plan = job.plan_resume(built.spec, begin=_beginning(args.begin))
+        except RefusedError as error:
+            if error.kind is not Kind.STILL_RUNNING or args.dry_run or args.begin is not None:
+                raise
+            running = resumed_already(context, built, job, submitter(context))
+            if running is None:
+                raise
+            return shown_running(context, args, running, is_resumed=True)
         built = built.with_spec(plan.spec)
         changes: tuple[str, ...] = ()
         if args.replan:

@@ -1,4 +1,4 @@
-"""A job that a notebook has launched already, so that "Run all" does not launch it again."""
+"""A job that a notebook has started already, so that "Run all" does not start another one."""
 
 from __future__ import annotations
 
@@ -47,30 +47,60 @@ def running_already(context: Context, built: Built, submitted_by: str) -> Job | 
     return None
 
 
-def running_already_text(job: Job, *, now_s: float) -> Text:
+def resumed_already(context: Context, built: Built, job: Job, submitted_by: str) -> Job | None:
+    """Return the unfinished job by which the same person has resumed this one from a notebook.
+
+    Args:
+        built: what is to be resumed now, with the same settings.
+        job: any ended job of the run.
+    """
+    if context.program != PROGRAM:
+        return None
+    run = job.view().run
+    for view in built.cluster.jobs():
+        if (
+            view.run == run
+            and view.job_id != job.id
+            and view.state not in TERMINAL
+            and view.submitted_by == submitted_by
+            and _asked(built.spec) == _asked(view.spec)
+            and _nodes(built.spec) == _nodes(view.spec)
+        ):
+            return built.cluster.job(view.job_id)
+    return None
+
+
+def running_already_text(job: Job, *, now_s: float, is_resumed: bool = False) -> Text:
     """Say that the job runs already, and how to launch another one."""
     since = formats.duration(max(0.0, now_s - job.view().attempt.submitted_s))
+    did, another = "launched", "Launch another one: --another. "
+    if is_resumed:
+        did, another = "resumed", ""
     return Text.assemble(
         ("▶ ", "green"),
         (job.id, "bold"),
-        f" runs this already, launched here {since} ago: it is shown, and nothing was started. "
-        "Wait for it: --wait. Launch another one: --another. "
+        f" runs this already, {did} here {since} ago: it is shown, and nothing was started. "
+        f"Wait for it: --wait. {another}"
         f"Stop it: {PROGRAM} stop {job.id}",
     )
 
 
 def _is_alike(mine: JobSpec, view: JobView) -> bool:
     theirs = view.spec
-    return _asked(mine) == _asked(theirs) and _nodes(mine) == _nodes(theirs)
+    begins = (_begin(mine), _asked(mine), _nodes(mine))
+    return begins == (_begin(theirs), _asked(theirs), _nodes(theirs))
+
+
+def _begin(spec: JobSpec) -> tuple[object, ...] | None:
+    return (spec.origin.job, spec.origin.path) if spec.origin else None
 
 
 def _asked(spec: JobSpec) -> tuple[object, ...]:
     own = {
         name: value for name, value in spec.environment.items() if name not in spec.from_environment
     }
-    begin = spec.origin and (spec.origin.job, spec.origin.path)
     words = (spec.entry, spec.name, spec.torchrun_arguments, spec.from_environment)
-    return (*words, spec.workdir, spec.python, own, begin)
+    return (*words, spec.workdir, spec.python, own)
 
 
 def _nodes(spec: JobSpec) -> list[tuple[str, int]]:

@@ -10,12 +10,17 @@ import pytest
 
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_id
 from jupyter_mntrain.launch.project.tree import Tree, TreeFile
-from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.errors import NodeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.plan.resume import refuse_running
 from jupyter_mntrain.show.bundles import PROGRAM
 from tests.standin.job_handle import StandInJob
 from tests.standin.screen import Paper
+from tests.standin.training import sample_job
+from tests.verbs.launching.test_resume import RECIPE_JOB
 from tests.wording import says
 
 
@@ -164,3 +169,78 @@ def test_a_model_of_the_hub_is_the_same_as_long_as_its_commit_is(
     commits.append("9876543210" * 4)
     launch()
     assert len(cluster.launches) == 2
+
+
+@pytest.fixture
+def resumed(do: Any, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Resume a job in a cell that has already done so; its job runs."""
+    (ended,) = cluster._jobs.values()
+    ended.become("failed")
+    change(ended, spec=RECIPE_JOB)
+
+    def resume(*words: str, **changes: Any) -> Any:
+        changes = {"program": PROGRAM, "screen": Paper(in_background=True), **changes}
+        return do("resume", ended.id, *words, directory=tmp_path, **changes)
+
+    submitters: list[str] = []
+    begin = cluster.launch
+
+    def note(spec: Any, **how: Any) -> Any:
+        submitters.append(how["submitted_by"])
+        return begin(spec, **how)
+
+    monkeypatch.setattr(cluster, "launch", note)
+    resume()
+    (spec,) = cluster.launches
+    cluster.launches.clear()
+    running = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
+    running.id = JobId("j-00000002")
+    change(running, job_id=running.id, spec=spec, submitted_by=submitters[0])
+    cluster._jobs[running.id] = running
+    plan_resume = ended.plan_resume
+
+    def refusing(spec: JobSpec | None = None, *, begin: int | str | None = None) -> Any:
+        refuse_running([running.view()])
+        return plan_resume(spec, begin=begin)
+
+    monkeypatch.setattr(ended, "plan_resume", refusing)
+    return resume, running
+
+
+def test_a_cell_that_resumes_again_shows_the_job_that_it_has_resumed(
+    text: Any, as_json: Any, cluster: Any, resumed: Any
+) -> None:
+    resume, running = resumed
+    screen = Paper(in_background=True)
+    outcome = resume(screen=screen)
+    assert cluster.launches == []
+    assert screen.shown == [running]
+    assert as_json(outcome)["already_running"] is True
+    said = text(screen.said[-1])
+    assert running.id in said
+    assert "--another" not in said
+    assert resume("--wait").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        (("--steps", "900"), {}),
+        (("--dry-run",), {}),
+        (("--from", "400"), {}),
+        ((), {"program": "mntrain"}),
+    ],
+)
+def test_another_resumption_is_refused_while_one_runs(
+    resumed: Any, words: tuple[str, ...], changes: dict[str, Any]
+) -> None:
+    with pytest.raises(RefusedError) as caught:
+        resumed[0](*words, **changes)
+    assert caught.value.kind is Kind.STILL_RUNNING
+
+
+def test_somebody_elses_resumption_is_refused(resumed: Any) -> None:
+    resume, running = resumed
+    change(running, submitted_by="somebody@else")
+    with pytest.raises(RefusedError):
+        resume()
