@@ -70,6 +70,11 @@ class NotebookScreen(Screen):
         self._begun: BegunView | None = None
         self._views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
 
+    @property
+    def shows_pictures(self) -> bool:  # type: ignore[override]
+        """Where a cell shows them. jupyter console opens each in a window of its own."""
+        return self._client().has_cells
+
     def say(self, renderable: RenderableType) -> None:
         self._show(text_bundle(renderable))
 

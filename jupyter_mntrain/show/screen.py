@@ -34,6 +34,8 @@ class Screen(ABC):
 
     in_background: bool = False
     """Whether :meth:`show` keeps updating after it returns."""
+    shows_pictures: bool = False
+    """Whether a picture is drawn where text is; elsewhere it opens a window, or is lost."""
     has_variables: bool = False
     """Whether a job can be stored in a variable."""
     keeps_last: bool = False

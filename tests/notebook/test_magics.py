@@ -288,6 +288,15 @@ def test_plot_is_a_picture_under_the_cell(notebook):
     assert output.metadata["image/png"]["alt"]
 
 
+@pytest.mark.parametrize("kernel", [CONSOLE, RequestedKernel(asks=True, cellId="7f3a")])
+def test_a_plan_is_a_picture_in_a_cell_and_text_in_a_console(notebook, monkeypatch, kernel):
+    monkeypatch.setattr(notebook.shell, "kernel", kernel, raising=False)
+    outputs = notebook.run(f"%%mntrain plan\n{RECIPE}").outputs
+    assert any("image/png" in one.data for one in outputs) is (kernel is not CONSOLE)
+    text = "\n".join(one.data["text/plain"] for one in outputs)
+    assert ("█" in text) is (kernel is CONSOLE)
+
+
 @pytest.mark.slow
 def test_unloading_takes_everything_away(cluster):
     book = Notebook(cluster)

@@ -24,7 +24,7 @@ class Paper(Screen):
 
     def __init__(self, *, in_background: bool = False) -> None:
         self.in_background = in_background
-        self.has_variables = in_background
+        self.shows_pictures = self.has_variables = in_background
         self.said: list[RenderableType] = []
         self.shown: list[Any] = []
         self.followed: list[Any] = []

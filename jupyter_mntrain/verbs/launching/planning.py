@@ -56,7 +56,7 @@ class PlanVerb(Verb):
         for text in warning_texts(built.said):
             context.screen.say(text)
         found = built.plan(known=known, advises=True)
-        picture = _draw(found) if context.screen.in_background and not args.json else None
+        picture = _draw(found) if context.screen.shows_pictures and not args.json else None
         bars = None if picture else StepBars(PREDICTED, found.spans, found.names)
         title = _title(built.workload.name, found) + source
         return Outcome(

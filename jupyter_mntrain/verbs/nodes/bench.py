@@ -71,7 +71,7 @@ class BenchVerb(Verb):
             text.append(f"\nIts log: {context.program} logs {report.job_id}", "dim")
             return Outcome(text, data, exit_code=SLOW)
         shown = [benchmark_table(report)]
-        is_shown = context.screen.in_background and not args.json
+        is_shown = context.screen.shows_pictures and not args.json
         png = _draw(report) if path is not None or is_shown else None
         if path is not None and png is not None:
             write_picture(path, png)

@@ -56,7 +56,7 @@ class PlotVerb(Verb):
             Text(f"wrote {path}"),
             data,
             job=job,
-            picture=png if context.screen.in_background else None,
+            picture=png if context.screen.shows_pictures else None,
             picture_text=words,
         )
 

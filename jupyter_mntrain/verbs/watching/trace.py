@@ -87,7 +87,7 @@ class TraceVerb(Verb):
         if path is not None:
             _write(path, steps)
             return Outcome(Text(f"wrote {path}{_hint(path)}"), data, job=job)
-        if context.screen.in_background and not args.json:
+        if context.screen.shows_pictures and not args.json:
             words = f"{title} of {job.id}"
             return Outcome(data=data, job=job, picture=_draw(steps), picture_text=words)
         bars = [part for one in steps for part in (StepBars(*one), Text())]
