@@ -47,6 +47,7 @@ from jupyter_mntrain.model.records.plan import (
     DEVICES_LIMIT_S,
     DeviceMeasurement,
     MeasureDevices,
+    MeasuringDevices,
 )
 from jupyter_mntrain.model.records.probes import (
     IO_TIMEOUT_S,
@@ -327,6 +328,10 @@ class AgentCalls(ABC):
     async def measure_devices(self, request: MeasureDevices) -> list[DeviceMeasurement]:
         path = Route.PROBE_DEVICES
         return await self.ask("POST", path, list[DeviceMeasurement], request, extra_s=DEVICES_S)
+
+    async def measuring_devices(self) -> MeasuringDevices:
+        """Return what the node does while it measures its devices."""
+        return await self._ask("GET", Route.PROBE_DEVICES, MeasuringDevices)
 
     async def keep_benched(self, links: BenchedLinks) -> None:
         await self.ask("PUT", Route.BENCHED, dict[str, str], links)

@@ -57,6 +57,7 @@ POST    /v1/probe/lease                            MeasureLease → {}; repeat =
 POST    /v1/probe/listen                           ProbeListen → ProbeTicket
 POST    /v1/probe/send                             ProbeSend → LinkMeasurement
 POST    /v1/probe/devices                          MeasureDevices → [DeviceMeasurement]
+GET     /v1/probe/devices                          → MeasuringDevices, while it measures
 PUT     /v1/probe/benched                          BenchedLinks → {}; kept with other measurements
 ======  =========================================  ==============================================
 

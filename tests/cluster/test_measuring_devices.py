@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+import pytest
+
+from jupyter_mntrain.cluster.handle import usage as measuring
 from jupyter_mntrain.cluster.handle.usage import measure_devices
 from jupyter_mntrain.launch.progress import Progress
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import NodeError, RefusedError
 from jupyter_mntrain.model.records.job import Participant
-from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices
+from jupyter_mntrain.model.records.plan import (
+    DeviceMeasurement,
+    MeasureDevices,
+    MeasuringDevices,
+)
 from tests.standin.devices import device
 
 
@@ -90,3 +97,33 @@ def test_nodes_of_one_machine_measure_in_turn_and_machines_at_once() -> None:
     said = [what for what, _ in heard.said]
     assert "measuring devices of a, c, at most 2 min 00 s" in said
     assert "measuring devices of b, at most 1 min 00 s" in said
+
+
+def test_what_each_node_measures_now_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Telling(Agent):
+        def __init__(self, node: str, *dtypes: str | None) -> None:
+            super().__init__(node)
+            self.dtypes, self.all_told = [*dtypes], asyncio.Event()
+
+        async def measuring_devices(self) -> MeasuringDevices:
+            dtype = self.dtypes.pop(0) if self.dtypes else None
+            if not self.dtypes:
+                self.all_told.set()
+            if dtype == "silent":
+                raise NodeError("no answer", fix="wait", node=self.node)
+            return MeasuringDevices(dtype)
+
+        async def measure_devices(self, request: MeasureDevices) -> list[DeviceMeasurement]:
+            await self.all_told.wait()
+            return await super().measure_devices(request)
+
+    monkeypatch.setattr(measuring, "LOOK_S", 0.0)
+    agents, heard = [Telling("a", None, "float32", "silent", "float32", "bfloat16")], Heard()
+    participants = [Participant(node=one.node) for one in agents]
+    asyncio.run(measure_devices(participants, agents, [""], progress=heard))  # type: ignore[arg-type]
+    assert [what for what, _ in heard.said][:4] == [
+        "measuring devices of a, at most 1 min 00 s",
+        "measuring devices of a (float32), at most 1 min 00 s",
+        "measuring devices of a (bfloat16), at most 1 min 00 s",
+        "measuring devices",
+    ]

@@ -24,7 +24,7 @@ from jupyter_mntrain.model.records.doctor.benchmark import BenchedLinks
 from jupyter_mntrain.model.records.doctor.machine import AskedScript, MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathEnd, PathListen, PathsAsked
 from jupyter_mntrain.model.records.node import Workplace
-from jupyter_mntrain.model.records.plan import MeasureDevices
+from jupyter_mntrain.model.records.plan import MeasureDevices, MeasuringDevices
 from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend
 from jupyter_mntrain.plan.networks.outdated import link_end
 
@@ -166,7 +166,10 @@ class ProbeSendHandler(AgentHandler, route=Route.PROBE_SEND, post=DRIVERS):
         self.answer(link)
 
 
-class ProbeDevicesHandler(AgentHandler, route=Route.PROBE_DEVICES, post=DRIVERS):
+class ProbeDevicesHandler(AgentHandler, route=Route.PROBE_DEVICES, get=DRIVERS, post=DRIVERS):
+    def get(self) -> None:
+        self.answer(MeasuringDevices(self.node.devices.dtype))
+
     async def post(self) -> None:
         request, node = self.body_as(MeasureDevices), self.node
         node.measurements.take(self.caller.uri)

@@ -26,8 +26,6 @@ from jupyter_mntrain.cluster.files.pushing import (
 )
 from jupyter_mntrain.cluster.launch.sending import PARALLEL
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.launch.files.arriving import Arriving, alone
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import check_manifest, transfer_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from math import ceil
 from typing import Final
 
@@ -26,6 +26,9 @@ from jupyter_mntrain.model.records.plan import (
 from jupyter_mntrain.model.text.brief import some_of
 
 DOING = "measuring devices"
+
+LOOK_S = 1.0
+"""Interval of asking a node which dtype it measures."""
 
 
 class NodeDevices(Record, frozen=True):
@@ -55,10 +58,10 @@ async def measure_devices(
         machines: that they run on: agents of one machine measure in turn, as one slows the other.
             Empty names are machines of their own.
         python: of the job, as in a launch; ``None``: the agents' own.
-        progress: counts the nodes that are done, with those that measure now and how long it will
-            take at most.
+        progress: counts the nodes that are done, with those that measure now, in which dtype, and
+            how long it will take at most.
     """
-    turns = _Turns(progress, [client.node for client in clients], machines)
+    turns = _Turns(progress, clients, machines)
 
     async def measured(place: int) -> NodeDevices:
         asked, client = participants[place], clients[place]
@@ -76,14 +79,18 @@ class _Turns:
     """Makes nodes of one machine measure in turn, and reports the progress with the time left.
 
     Args:
-        nodes: their names.
+        clients: the nodes' agents.
         machines: that they run on.
     """
 
-    def __init__(self, progress: Progress, nodes: Sequence[str], machines: Sequence[str]) -> None:
-        self._progress, self._nodes, self._machines = progress, nodes, machines
+    def __init__(
+        self, progress: Progress, clients: Sequence[AgentClient], machines: Sequence[str]
+    ) -> None:
+        self._progress, self._clients, self._machines = progress, clients, machines
         self._locks = {machine: asyncio.Lock() for machine in machines if machine}
-        self._left, self._now = set(range(len(nodes))), dict[int, None]()
+        self._left = set(range(len(clients)))
+        self._now: dict[int, str | None] = {}
+        """The dtype that each node measures now; ``None`` = it has not begun with one."""
 
     @asynccontextmanager
     async def taken(self, place: int) -> AsyncIterator[None]:
@@ -91,19 +98,36 @@ class _Turns:
         async with self._locks.get(self._machines[place]) or asyncio.Lock():
             self._now[place] = None
             self._tell()
+            watching = asyncio.ensure_future(self._watch(place))
             try:
                 yield
             finally:
+                watching.cancel()
                 del self._now[place]
                 self._left.discard(place)
                 self._tell()
 
+    async def _watch(self, place: int) -> None:
+        """Report each dtype that a node begins with. Runs until it is canceled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            with suppress(MntrainError):  # the measurement itself tells that it does not answer
+                dtype = (await self._clients[place].measuring_devices()).dtype
+                if dtype != self._now[place]:
+                    self._now[place] = dtype
+                    self._tell()
+
     def _tell(self) -> None:
-        names = some_of([self._nodes[place] for place in self._now])
+        names = some_of([self._doing(place) for place in self._now])
         queues = Counter(self._machines[place] or place for place in self._left)
         most_s = max(queues.values(), default=0) * DEVICES_LIMIT_S
         what = f"{DOING} of {names}, at most {duration_text(most_s)}" if names else DOING
-        self._progress.report(what, len(self._nodes) - len(self._left), len(self._nodes))
+        done = len(self._clients) - len(self._left)
+        self._progress.report(what, done, len(self._clients))
+
+    def _doing(self, place: int) -> str:
+        node, dtype = self._clients[place].node, self._now[place]
+        return node if dtype is None else f"{node} ({dtype})"
 
 
 HOUR_S: Final = 3600.0

@@ -194,6 +194,16 @@ class MeasureDevices(Record, frozen=True):
     python: str | None = None
 
 
+class MeasuringDevices(Record, frozen=True):
+    """What a node that measures its devices does now.
+
+    Args:
+        dtype: that it measures; ``None``: it loads torch, or does not measure.
+    """
+
+    dtype: str | None = None
+
+
 class LinkSpeed(Record, frozen=True):
     """The speed of a link in one direction.
 

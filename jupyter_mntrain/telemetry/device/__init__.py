@@ -2,3 +2,6 @@
 
 READY = "mntrain: ready to measure"
 """Line that a measuring program prints once it has loaded; it begins when it reads a line."""
+
+BEGINS = "mntrain: measuring "
+"""Beginning of the line that it prints before each dtype; the dtype follows."""

@@ -2,8 +2,8 @@
 
 The agent runs it in the Python of its jobs, as many at once as a job has ranks on the node, with
 the variables that torchrun and mntrain set for ranks. It prints :data:`READY` once it has
-loaded, begins when it reads a line, with the seconds that it may take, and prints one
-:class:`DeviceMeasurement` per dtype and line, as soon as that is done.
+loaded, begins when it reads a line, with the seconds that it may take, and prints two lines per
+dtype: :data:`BEGINS` with the dtype, and one :class:`DeviceMeasurement` as soon as it is done.
 
 Usage: ``python -m jupyter_mntrain.telemetry.device.speed cpu|cuda DTYPE …``
 """
@@ -20,7 +20,7 @@ import torch
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasuredLayer
-from jupyter_mntrain.telemetry.device import READY
+from jupyter_mntrain.telemetry.device import BEGINS, READY
 from jupyter_mntrain.telemetry.device.gemm import SMALL, device_name, gpu_uuid, square_product
 from jupyter_mntrain.telemetry.device.layer_times import Layer, LayerSize
 from jupyter_mntrain.telemetry.device.other_work import OtherGpuWork, OtherWork
@@ -190,6 +190,7 @@ def main(kind: str, *dtypes: str) -> int:
     end_s = time.perf_counter() + float(told.strip() or "inf")  # by hand: Enter
     count = 0
     for place, name in enumerate(dtypes):
+        print(f"{BEGINS}{name}", flush=True)  # noqa: T201
         seconds = (end_s - time.perf_counter()) / (len(dtypes) - place)
         try:
             one = measure(device, getattr(torch, name), seconds)

@@ -15,7 +15,11 @@ import pytest
 from jupyter_mntrain.agent.machine.devices.measuring import PROGRAM
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER
-from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices
+from jupyter_mntrain.model.records.plan import (
+    DeviceMeasurement,
+    MeasureDevices,
+    MeasuringDevices,
+)
 from tests import trusted
 from tests.agent.live import LiveAgent, launch, lease
 from tests.waiting import PATIENCE_S, until
@@ -35,10 +39,17 @@ def measure(agent: LiveAgent, request: MeasureDevices) -> httpx.Response:
     )
 
 
+def measuring(agent: LiveAgent) -> str | None:
+    """The dtype that an agent says it measures now."""
+    answer = agent.get("/v1/probe/devices")
+    return msgspec.json.decode(answer.content, type=MeasuringDevices).dtype
+
+
 def test_an_agent_measures_its_cpu_and_keeps_that(new_agent: Callable[..., LiveAgent]) -> None:
     agent = new_agent(environment=QUICK)
     answer = measure(agent, MeasureDevices(ranks=2, dtypes=("float32",)))
     assert answer.status_code == 200, answer.text
+    assert measuring(agent) is None, "it is done"
     (measured,) = msgspec.json.decode(answer.content, type=tuple[DeviceMeasurement, ...])
     assert (measured.gpu, measured.dtype, measured.ranks) == (None, "float32", 2)
     assert measured.flops_per_s > 1e7
@@ -119,9 +130,10 @@ def test_an_agent_that_ends_while_it_measures_leaves_no_program_behind(
         return found
 
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(measure, agent, MeasureDevices(ranks=2))
+        asked = pool.submit(measure, agent, MeasureDevices(ranks=2, dtypes=("bfloat16",)))
         until(lambda: len(programs()) == 2, "two programs to measure")
         running = programs()
+        until(lambda: measuring(agent) == "bfloat16", "it to say which dtype it measures")
         agent.process.terminate()
         agent.process.wait(PATIENCE_S)
         if asked.exception(PATIENCE_S) is None:

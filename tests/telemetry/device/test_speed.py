@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from jupyter_mntrain.model.records.plan import DeviceMeasurement
-from jupyter_mntrain.telemetry.device import READY, speed
+from jupyter_mntrain.telemetry.device import BEGINS, READY, speed
 from jupyter_mntrain.telemetry.device.layer_times import Layer, LayerSize
 from jupyter_mntrain.telemetry.formulas import ModelShape, layer_flops_per_token
 
@@ -79,8 +79,13 @@ def test_the_program_measures_each_dtype_once_it_may_begin() -> None:
         out, errors = program.communicate("600\n")
     assert program.returncode == 0, errors
     assert "no_such_dtype" in errors
-    found = [msgspec.json.decode(line, type=DeviceMeasurement) for line in out.splitlines()]
+    lines = out.splitlines()
+    begun = [line.removeprefix(BEGINS) for line in lines if line.startswith(BEGINS)]
+    assert begun == ["float32", "bfloat16", "no_such_dtype"]
+    told = [line for line in lines if not line.startswith(BEGINS)]
+    found = [msgspec.json.decode(line, type=DeviceMeasurement) for line in told]
     assert [one.dtype for one in found] == ["float32", "bfloat16"]
+    assert lines.index(told[0]) == 1, "the second begins when the first is done"
     for one in found:
         assert (one.gpu, one.threads, one.torch) == (None, 1, torch.__version__)
         assert min(one.flops_per_s, one.bytes_per_s, one.operation_s) > 0

@@ -25,7 +25,7 @@ from jupyter_mntrain.model.records.node import Gpu, Workplace
 from jupyter_mntrain.model.records.plan import DEVICES_LIMIT_S, DeviceMeasurement, MeasureDevices
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.plan.software.workplaces import refuse_lacking
-from jupyter_mntrain.telemetry.device import READY
+from jupyter_mntrain.telemetry.device import BEGINS, READY
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 BESIDE_A_JOB = "beside a job"
@@ -47,6 +47,8 @@ class DeviceMeter:
         self._gpus = gpus
         self._workplaces = workplaces
         self.book = book
+        self.dtype: str | None = None
+        """What is being measured; ``None`` while torch is loaded, too."""
         self._is_busy = False
 
     async def measure(
@@ -79,7 +81,7 @@ class DeviceMeter:
         except RefusedError as error:
             raise RefusedError.of(msgspec.structs.replace(error.problem, node=node)) from error
         finally:
-            self._is_busy = False
+            self._is_busy, self.dtype = False, None
         if has_job():  # it began meanwhile
             measured = [_disturbed(one, BESIDE_A_JOB) for one in measured]
         for one in measured:
@@ -96,7 +98,7 @@ class DeviceMeter:
         own = {**os.environ, **(activated(Path(python)) if request.python else {})}
         environments = [{**own, **rank_environment(rank, ranks, gpus)} for rank in range(ranks)]
         kind = "cuda" if gpus else "cpu"
-        told = await run_programs(python, kind, environments, request.dtypes)
+        told = await run_programs(python, kind, environments, request.dtypes, self._begins)
         known = {
             "ranks": ranks,
             "cpus": cores(),
@@ -115,6 +117,9 @@ class DeviceMeter:
             for gpu, lines in zip(gpus, told, strict=True)
             for one in lines
         ]
+
+    def _begins(self, dtype: str) -> None:
+        self.dtype = dtype
 
 
 def rank_environment(rank: int, ranks: int, gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -174,18 +179,24 @@ T = TypeVar("T")
 
 _MOST_BYTES = 1 << 20
 _TAIL_BYTES = 4096
+_BEGINS = BEGINS.encode()
 _FIX = "run it there by hand to see more: {python} -m {program} {kind} {dtypes}"
 
 _decoder = msgspec.json.Decoder(DeviceMeasurement)
 
 
 async def run_programs(
-    python: str, kind: str, environments: Sequence[Mapping[str, str]], dtypes: Sequence[str]
+    python: str,
+    kind: str,
+    environments: Sequence[Mapping[str, str]],
+    dtypes: Sequence[str],
+    begins: Callable[[str], None],
 ) -> list[list[DeviceMeasurement]]:
     """Run the program once for each environment, and measure in all at the same time.
 
     Args:
         kind: ``cpu`` or ``cuda``.
+        begins: receives each dtype that one of them begins to measure.
 
     Returns:
         What each measured, one for each dtype that their devices can compute in, and that all of
@@ -203,8 +214,9 @@ async def run_programs(
             running.append(await _Running.start(command, environment))
         await _within(DEVICES_LIMIT_S - LEAST_S, "loaded", [one.ready() for one in running])
         left_s = end_s - time.monotonic()
+        measuring = [one.measure(LATE_SHARE * left_s, begins) for one in running]
         try:
-            await _within(left_s, "done", [one.measure(LATE_SHARE * left_s) for one in running])
+            await _within(left_s, "done", measuring)
         except _LateError:
             if not _common(running):
                 raise
@@ -269,7 +281,7 @@ class _Running:
             if line is None:
                 raise await self._dead()
 
-    async def measure(self, seconds: float) -> None:
+    async def measure(self, seconds: float, begins: Callable[[str], None]) -> None:
         """Let the program measure for about this long."""
         stdin = self._process.stdin
         with suppress(ConnectionError):
@@ -279,6 +291,8 @@ class _Running:
         while (line := await self._line()) is not None:
             if line.startswith(b"{"):
                 self.told.append(_decoder.decode(line))
+            elif line.startswith(_BEGINS):
+                begins(line.removeprefix(_BEGINS).decode())
         if await self._process.wait() or not self.told:
             raise await self._dead()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,14 @@ class Machine:
         return FoundWorkplace(python=asked.python, lacks=self.lacks)
 
     async def run(
-        self, python: str, kind: str, environments: Sequence[Mapping[str, str]], dtypes: list[str]
+        self,
+        python: str,
+        kind: str,
+        environments: Sequence[Mapping[str, str]],
+        dtypes: list[str],
+        begins: Callable[[str], None],
     ) -> list[list[DeviceMeasurement]]:
+        begins(dtypes[-1])
         self.environments = list(environments)
         self.asked.append((python, kind))
         return [
@@ -161,6 +167,7 @@ def test_two_measurements_at_once_would_disturb_each_other(
         assert caught.value.node == "node1"
         over.set()
         assert len(await first) == 2
+        assert meter.dtype is None, "nothing is measured any more"
         assert len(await meter.measure(request, "node1", lambda: False)) == 2, "it is free again"
 
     monkeypatch.setattr(measuring, "run_programs", run)

@@ -15,7 +15,7 @@ from jupyter_mntrain.agent.machine.devices import measuring
 from jupyter_mntrain.agent.machine.devices.measuring import run_programs
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.plan import DeviceMeasurement
-from jupyter_mntrain.telemetry.device import READY
+from jupyter_mntrain.telemetry.device import BEGINS, READY
 from tests.standin.devices import device
 from tests.wording import says
 
@@ -36,13 +36,15 @@ class Programs:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.pids = folder, folder / "pids"
+        self.begun: list[str] = []
 
     def run(self, program: str, ranks: int = 1) -> list[list[DeviceMeasurement]]:
         python = self.folder / "python"
         python.write_text(f"#!{sys.executable}\n{BEGIN}{program}")
         python.chmod(0o755)
         own = [{**os.environ, "PIDS": str(self.pids), "RANK": str(rank)} for rank in range(ranks)]
-        return asyncio.run(run_programs(str(python), "cpu", own, ["float32"]))
+        running = run_programs(str(python), "cpu", own, ["float32"], self.begun.append)
+        return asyncio.run(running)
 
     def refused(self, program: str, ranks: int = 1) -> str:
         with pytest.raises(RefusedError) as caught:
@@ -65,6 +67,12 @@ def test_what_each_measured_is_told_whatever_else_was_printed(made: Programs) ->
     told = made.run(f"print('a startup file'); ready(); print('a warning'); {TELL.strip()}", 2)
     assert [[one.torch for one in lines] for lines in told] == [["0"], ["1"]]
     assert made.alive == []
+
+
+def test_each_dtype_is_told_when_it_begins(made: Programs) -> None:
+    begins = [f"print({BEGINS + dtype!r})" for dtype in ("float32", "bfloat16")]
+    made.run(f"ready(); print('a warning'); {begins[0]}; {TELL.strip()}; {begins[1]}")
+    assert made.begun == ["float32", "bfloat16"]
 
 
 MEET = """
@@ -142,4 +150,4 @@ def test_one_that_dies_ends_the_others_at_once(made: Programs) -> None:
 
 def test_an_interpreter_that_is_gone_is_said(tmp_path: Path) -> None:
     with pytest.raises(RefusedError):
-        asyncio.run(run_programs(str(tmp_path / "gone"), "cpu", [{}], ["float32"]))
+        asyncio.run(run_programs(str(tmp_path / "gone"), "cpu", [{}], ["float32"], print))
