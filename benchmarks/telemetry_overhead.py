@@ -86,16 +86,16 @@ def main() -> int:
 
         def measured(step: int) -> None:
             queued = trainer.begin(step)
-            sample, step_s, _ = queued.read(trainer.stopwatch)
+            sample, _ = queued.read(trainer.stopwatch)
             recorder.step(step=step + 1, **sample)
             if arguments.every_step_traced:
                 actions = actions_of(queued, trainer.stopwatch, microbatches)
-                recorder.traced(step + 1, step_s, actions)
+                recorder.traced(step + 1, sample["step_s"], actions)
 
         meter = StageMeter(trainer.stopwatch)
         spans = [meter.timed(int) for _ in range(3 * microbatches)]  # forward, loss, backward
         first = trainer.begin(0)
-        sample, step_s, _ = first.read(trainer.stopwatch)
+        sample, _ = first.read(trainer.stopwatch)
 
         def direct() -> None:
             meter.reset()
@@ -108,7 +108,7 @@ def main() -> int:
             recorder.step(**sample)
             if arguments.every_step_traced:
                 actions = actions_of(first, trainer.stopwatch, microbatches)
-                recorder.traced(1, step_s, actions)
+                recorder.traced(1, sample["step_s"], actions)
 
         timed = _pairs(trainer.pipeline.measure, bare, measured, direct, arguments.pairs)
     return _report(timed, arguments)

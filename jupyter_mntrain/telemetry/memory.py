@@ -23,7 +23,7 @@ class MemoryGauge:
     def __init__(
         self, device: torch.device, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._device = device
+        self._device, self._is_cuda = device, device.type == "cuda"
         self._clock = clock
         self._process = psutil.Process()
         self._read_at = float("-inf")
@@ -31,7 +31,7 @@ class MemoryGauge:
 
     def bytes(self) -> int:
         """Return the bytes, at most :data:`READ_INTERVAL_S` old."""
-        if self._device.type == "cuda":
+        if self._is_cuda:
             # The peak: between two steps there is less.
             return torch.cuda.max_memory_allocated(self._device)
         now = self._clock()
@@ -45,9 +45,7 @@ class MemoryGauge:
 
         Does not wait.
         """
-        if self._device.type != "cuda":
-            return None
-        return torch.cuda.max_memory_reserved(self._device)
+        return torch.cuda.max_memory_reserved(self._device) if self._is_cuda else None
 
     def fields(self) -> dict[str, int | None]:
         """Return allocated and reserved bytes, as fields of a step."""

@@ -200,8 +200,9 @@ class Recorder:
                 loss=None if loss is None else as_float(loss),
                 **fields,
             )
-        self._write(sample)
-        self._look_at_group()
+        self._write(sample, may_be_lost=True)
+        if self._steps_to_group:
+            self._look_at_group()
 
     def traced(
         self, step: int, step_s: float, actions: Sequence[TracedAction], *, age_s: float = 0.0
@@ -220,7 +221,7 @@ class Recorder:
             step_s=step_s,
             actions=tuple(actions),
         )
-        self._write(told)
+        self._write(told, may_be_lost=True)
 
     def progress(
         self,
@@ -252,7 +253,7 @@ class Recorder:
             unit=encodable(unit),
         )
         if math.isfinite(sample.done) and self._pace.allows(sample.what, is_over=sample.is_over):
-            self._write(sample)
+            self._write(sample, may_be_lost=True)
 
     def paused(self, what: Pause, took_s: float | None = None) -> None:
         """Count time since the last step as something other than the next one.
@@ -351,8 +352,6 @@ class Recorder:
 
     def _look_at_group(self) -> None:
         """Note the process group during the first steps, as it may be gone when the loop ends."""
-        if not self._steps_to_group:
-            return
         self._steps_to_group -= 1
         size = self._group()
         if size is not None:
@@ -365,37 +364,37 @@ class Recorder:
         if size is not None:
             self._write(RankGroup(time_s=self._clock(), rank=self._rank, size=size))
 
-    def _write(self, sample: RankSample) -> None:
+    def _write(self, sample: RankSample, *, may_be_lost: bool = False) -> None:
         if self._path is None or os.getpid() != self._pid:  # a forked data loader is not the rank
             return
-        may_be_lost = isinstance(sample, RankStep | RankProgress | RankTrace)
         self._write_owed(encoder.encode(sample) + b"\n", may_be_lost=may_be_lost)
 
     def _write_owed(self, line: bytes, *, may_be_lost: bool) -> None:
         """Write a line, after those that could not be written before."""
         assert self._path is not None  # noqa: S101 - or nothing is recorded
-        left = memoryview(self._owed + line)
+        left = due = self._owed + line
         try:
             if self._file is None:
                 self._file = _open(self._path)
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
-            is_torn = len(left) < len(self._owed) + len(line)
-            if is_torn:
-                self._owed = bytes(left)
+            if len(left) < len(due):  # torn
+                self._owed = left
             elif not may_be_lost and len(self._owed) < MOST_OWED_BYTES:
-                self._owed += line
-            self._tell(f"cannot be written: {error}", is_lost=True)
+                self._owed = due
+            if not self._is_lost:
+                self._is_lost = True
+                self._tell(f"cannot be written: {error}")
         else:
             self._owed = b""
-            self._tell("are written again", is_lost=False)
+            if self._is_lost:
+                self._is_lost = False
+                self._tell("are written again")
 
-    def _tell(self, what: str, *, is_lost: bool) -> None:
-        """Print a message when steps start to be lost, and another when they are no longer lost."""
-        if is_lost != self._is_lost:
-            print(f"mntrain: metrics of rank {self._rank} {what}", file=sys.stderr)  # noqa: T201
-        self._is_lost = is_lost
+    def _tell(self, what: str) -> None:
+        """Print a message when steps start to be lost, and another when they no longer are."""
+        print(f"mntrain: metrics of rank {self._rank} {what}", file=sys.stderr)  # noqa: T201
 
     def _close_file(self) -> None:
         if self._file is not None:

@@ -287,21 +287,20 @@ class Trainer:
         return sample
 
     def _tell(self, step: QueuedStep, reports: Reports) -> dict[str, Any]:
-        sample, step_s, (*votes, change) = step.read(self.stopwatch)
+        sample, (*votes, change) = step.read(self.stopwatch)
         self.checkpoints.count(votes)
         self.changes.count(change)
         self.losses.append(sample["loss"])
         self.norms.append(sample["grad_norm"])
-        self.times.append(step_s)
-        about: dict[str, Any] = {"step_s": step_s, "learning_rate": step.learning_rate}
+        self.times.append(sample["step_s"])
         age_s = self.stopwatch.age(step.marks.end)
-        self.recorder.step(step=step.number, age_s=age_s, **about, **sample)
+        self.recorder.step(step=step.number, age_s=age_s, **sample)
         if is_traced(step.number - self.first_step):
             told = actions_of(step, self.stopwatch, self.recipe.microbatches)
-            self.recorder.traced(step.number, step_s, told, age_s=age_s)
+            self.recorder.traced(step.number, sample["step_s"], told, age_s=age_s)
         self.count.add(step.tokens)
         rate = self.count.recent_per_s or 0.0
-        reports.step(step.number, sample | {"tokens": step.tokens}, **about, tokens_per_s=rate)
+        reports.step(step.number, sample, tokens=step.tokens, tokens_per_s=rate)
         if self.world.rank == 0 and (line := self.count.log_line(self.recipe, step, sample)):
             say(line)
         return sample

@@ -151,12 +151,12 @@ class Scraped:
             self._count, self._reports = TokenCount(lambda: self._now_s), Reports([self])
         self._now_s = done.ended_s
         turn, each = play.turn(done.step), 1 if play.stages[0] == play.stages[1] else RANKS
-        self._count.add(round(turn.counted / each))
-        sample = {"loss": fmean(turn.loss), "grad_norm": 1.0, "tokens": turn.counted / each}
+        told = {"loss": fmean(turn.loss), "step_s": turn.seconds}
+        sample = {**told, "grad_norm": 1.0, "learning_rate": 0.1}
+        tokens = round(turn.counted / each)
+        self._count.add(tokens)
         rate = self._count.recent_per_s or 0.0
-        self._reports.step(
-            done.step, sample, learning_rate=0.1, step_s=turn.seconds, tokens_per_s=rate
-        )
+        self._reports.step(done.step, sample, tokens=tokens, tokens_per_s=rate)
 
     def log(self, _: int, values: Mapping[str, float]) -> None:
         """Take what the trainer tells all reports."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from jupyter_mntrain.metrics.recent import RECENT_S, WARM_UP_STEPS
@@ -28,8 +28,7 @@ LEAST_WAIT_S = 1e-4
 """Shortest wait for a batch that is reported."""
 
 
-@dataclass(frozen=True)
-class StepMarks:
+class StepMarks(NamedTuple):
     """Moments of a step, in order; ``before`` is the end of the previous one.
 
     Replicas that sync rarely may sync after the update.
@@ -44,8 +43,7 @@ class StepMarks:
     end: Mark
 
 
-@dataclass(frozen=True)
-class QueuedStep:
+class QueuedStep(msgspec.Struct, frozen=True):
     """An optimizer step that the device may still be computing.
 
     Args:
@@ -77,8 +75,8 @@ class QueuedStep:
         """Whether the step was not applied to the weights."""
         return self.spikes.get("skipped_step") == self.number
 
-    def read(self, stopwatch: Stopwatch) -> tuple[dict[str, Any], float, list[float]]:
-        """Wait for the step; return its sample's fields, its seconds, and the sums of the votes."""
+    def read(self, stopwatch: Stopwatch) -> tuple[dict[str, Any], list[float]]:
+        """Wait for the step; return its sample's fields, and the sums of the votes."""
         seconds, marks = stopwatch.seconds, self.marks
         loss, norm, *votes = self.numbers.read_all()
         stopwatch.wait(marks.end)
@@ -87,7 +85,9 @@ class QueuedStep:
         waited_s = max(0.0, seconds(marks.begin, marks.passed) - compute_s - coding_s)
         waited_s += seconds(marks.squared, marks.agreed) + seconds(marks.updated, marks.end)
         optimizer_s = seconds(marks.passed, marks.squared) + seconds(marks.agreed, marks.updated)
-        sample: dict[str, Any] = {
+        sample = {
+            "step_s": seconds(marks.before, marks.end),
+            "learning_rate": self.learning_rate,
             "tokens": self.own_tokens,
             "loss": loss,
             "grad_norm": norm,
@@ -110,7 +110,7 @@ class QueuedStep:
             )
         if (data_s := seconds(marks.before, marks.begin)) >= LEAST_WAIT_S:
             sample["data_s"] = data_s
-        return sample, seconds(marks.before, marks.end), votes
+        return sample, votes
 
 
 def recipe_fields(recipe: Recipe) -> dict[str, Any]:

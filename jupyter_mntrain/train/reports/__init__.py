@@ -61,29 +61,29 @@ class Reports:
         step: int,
         sample: Mapping[str, Any],
         *,
-        learning_rate: float,
-        step_s: float,
+        tokens: int,
         tokens_per_s: float,
     ) -> None:
         """Report one optimizer step, counted from 1, from the sample that the loop recorded.
-
-        Tokens are those of all pipelines.
 
         Steps differ in their tokens where sequences are padded. Those of earlier attempts are not
         known here: they count like the first one.
 
         Args:
+            tokens: of all pipelines.
             tokens_per_s: of the recent steps, over wall time.
         """
+        if not self._reports:
+            return
         if self._tokens is None:
-            self._tokens = (step - 1) * float(sample["tokens"])
-        self._tokens += sample["tokens"]
+            self._tokens = (step - 1) * float(tokens)
+        self._tokens += tokens
         values = {
             "train/loss": sample["loss"],
-            "train/learning_rate": learning_rate,
+            "train/learning_rate": sample["learning_rate"],
             "train/grad_norm": sample["grad_norm"],
             "train/tokens_per_s": tokens_per_s,
-            "train/step_s": step_s,
+            "train/step_s": sample["step_s"],
             "train/tokens": self._tokens,
         }
         self._log(step, values)

@@ -38,11 +38,9 @@ class Exchanges(Stopwatch):
     def __init__(self) -> None:
         super().__init__(torch.device("cpu"))
         self.count = 0
+        self.mark = lambda: float(self.count)  # type: ignore[method-assign]
         self._exchange = sharding._exchange
         sharding._exchange = self._counted
-
-    def mark(self) -> float:
-        return float(self.count)
 
     def _counted(self, *arguments: Any) -> None:
         self._exchange(*arguments)

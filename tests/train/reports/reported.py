@@ -14,7 +14,7 @@ from jupyter_mntrain.train.world import World
 
 STEPS = 6
 RANK_0 = World(rank=0, local_rank=0, size=1, host="node1", device=torch.device("cpu"))
-STEP = {"loss": 2.5, "grad_norm": 0.75, "tokens": 64}
+STEP = {"loss": 2.5, "grad_norm": 0.75, "learning_rate": 1e-3, "step_s": 0.5}
 
 
 def recipe_of(text: Path, *overrides: str) -> Recipe:

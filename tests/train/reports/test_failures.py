@@ -59,7 +59,7 @@ def test_an_error_is_said_once_and_ends_only_that_report(said: list[str]) -> Non
         [Background("x", lambda: broken, said.append), Background("y", lambda: sound, said.append)]
     ) as reports:
         for step in range(1, 5):
-            reports.step(step, STEP, learning_rate=1e-3, step_s=0.5, tokens_per_s=128.0)
+            reports.step(step, STEP, tokens=64, tokens_per_s=128.0)
     assert said == ["report: x stopped: ConnectionError: the network is gone. Training continues"]
     assert [step for step, _ in broken.told] == [1]
     assert [step for step, _ in sound.told] == [1, 2, 3, 4]
@@ -80,9 +80,7 @@ def test_tokens_are_summed_as_they_were_and_earlier_steps_count_like_the_first(
     kept = Kept()
     with Reports([Background("x", lambda: kept, said.append)]) as reports:
         for step, tokens in enumerate((60, 64, 62), first):
-            reports.step(
-                step, {**STEP, "tokens": tokens}, learning_rate=1e-3, step_s=0.5, tokens_per_s=128.0
-            )
+            reports.step(step, STEP, tokens=tokens, tokens_per_s=128.0)
     assert [values["train/tokens"] for _, values in kept.told] == seen
 
 
