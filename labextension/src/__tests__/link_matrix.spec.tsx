@@ -3,6 +3,7 @@ import * as React from 'react';
 
 import type { LinkMeasurement } from '../schema';
 import { LinkMatrix } from '../sidebar/link_matrix';
+import { Links } from '../sidebar/links';
 
 afterEach(cleanup);
 
@@ -77,4 +78,28 @@ describe('the link matrix', () => {
     const { container } = render(<LinkMatrix links={every(names)} />);
     expect(container.innerHTML).toBe('');
   });
+});
+
+describe('a link in the sidebar', () => {
+  it.each([
+    [0.5, '50 %', /941/],
+    [2, '100 %', /1\.88.*best seen, more than measured/]
+  ])(
+    'that carries %s of what was measured is used to %s',
+    (share, used, capacity) => {
+      const sent = { name: 'eth1', sent_bytes_per_s: share * GIGABIT };
+      const eth1 = { name: 'eth1', links: [link('a', 'b')] };
+      const view = {
+        info: { inventory: { interfaces: [eth1] } },
+        heartbeat: { interfaces: [sent] }
+      };
+      const model = { nodes: [{ key: 'a', name: 'a', view }] };
+      render(<Links {...({ model, commands: {} } as any)} />);
+      const meter = screen.getByRole('meter');
+      expect(meter.getAttribute('aria-valuetext')?.replace(/\s/g, ' ')).toBe(
+        used
+      );
+      expect(screen.getByTitle(/→ b/).textContent).toMatch(capacity);
+    }
+  );
 });

@@ -5,7 +5,7 @@ import * as React from 'react';
 import { Bar } from '../controls';
 import * as formats from '../formats';
 import { Measured } from '../measured';
-import type { LinkMeasurement, NodeEntry } from '../schema';
+import type { Capacity, LinkMeasurement, NodeEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import { LinkMatrix } from './link_matrix';
 import type { IContext } from './parts';
@@ -70,11 +70,20 @@ function byRate(links: LinkMeasurement[]): LinkMeasurement[] {
   );
 }
 
+/** What a link can carry, or what it carries now if that is more: nothing is used beyond 100 %. */
+function carried(known: Capacity, rate: number): Capacity {
+  return rate > known.bytes_per_s
+    ? { ...known, bytes_per_s: rate, is_exceeded: true }
+    : known;
+}
+
 function Link(props: IMeasuredLink): JSX.Element {
   const { node, links } = props;
-  const { capacity, interface: name, receiver } = links[0];
+  const { interface: name, receiver } = links[0];
   const rate = node.view.heartbeat?.interfaces.find(now => now.name === name);
-  const share = rate ? rate.sent_bytes_per_s / capacity.bytes_per_s : null;
+  const sent = rate?.sent_bytes_per_s ?? null;
+  const capacity = carried(links[0].capacity, sent ?? 0);
+  const share = sent === null ? null : sent / capacity.bytes_per_s;
   const each = links
     .map(
       one =>
