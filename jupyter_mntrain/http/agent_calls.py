@@ -331,7 +331,7 @@ class AgentCalls(ABC):
 
     async def measuring_devices(self) -> MeasuringDevices:
         """Return what the node does while it measures its devices."""
-        return await self._ask("GET", Route.PROBE_DEVICES, MeasuringDevices)
+        return await self.ask("GET", Route.PROBE_DEVICES, MeasuringDevices)
 
     async def keep_benched(self, links: BenchedLinks) -> None:
         await self.ask("PUT", Route.BENCHED, dict[str, str], links)

@@ -18,8 +18,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from jupyter_mntrain.cluster.files.pushing import ASK_INTERVAL_S
-from jupyter_mntrain.cluster.files.swarm import MIB
+from jupyter_mntrain.cluster.files.pushing import ASK_INTERVAL_S, MIB
 from jupyter_mntrain.launch.files.arriving import Arriving, alone
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import check_manifest, transfer_of

@@ -164,7 +164,7 @@ class ClusterFiles:
         """
         self._driver.refuse_read_only()
         refuse_existing(to)
-        seats, begun_s = self._job_seats(view, node, rank), self._clock.time()
+        seats, begun_s = self._job_seats(view, node, rank), self._driver.clock.time()
         fetching = fetch_job_files(view.job_id, seats, path, to.absolute(), progress)
         pulled = self._driver.loop.run(fetching)
         return msgspec.structs.replace(pulled, took_s=self._driver.clock.time() - begun_s)
@@ -245,7 +245,7 @@ class ClusterFiles:
         arriving = Arriving(to, to.parent, transfer, manifest)
         with alone(arriving.folder, str(name)):
             await self._fetch(seat.calls, name, arriving, transfer, progress)
-        took_s = self._clock.time() - begun_s
+        took_s = self._driver.clock.time() - begun_s
         return Pulled(str(name), seat.info.name, str(to), manifest.size_bytes, took_s)
 
     async def _fetch(

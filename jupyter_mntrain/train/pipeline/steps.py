@@ -85,7 +85,7 @@ class QueuedStep(msgspec.Struct, frozen=True):
         waited_s = max(0.0, seconds(marks.begin, marks.passed) - compute_s - coding_s)
         waited_s += seconds(marks.squared, marks.agreed) + seconds(marks.updated, marks.end)
         optimizer_s = seconds(marks.passed, marks.squared) + seconds(marks.agreed, marks.updated)
-        sample = {
+        sample: dict[str, Any] = {
             "step_s": seconds(marks.before, marks.end),
             "learning_rate": self.learning_rate,
             "tokens": self.own_tokens,
