@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from jupyter_mntrain.agent.http import MAY
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.tunables import SHIPPED
 from jupyter_mntrain.verbs.table import TABLE
 from scripts.releasing.refusal import Refusal

@@ -51,7 +51,8 @@ from jupyter_mntrain.command_line.error_output import print_defect, print_error,
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import HEARTBEAT_INTERVAL_S, Goodbye
-from jupyter_mntrain.model.errors import Kind, MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.system_errors import system_errors_told
 from jupyter_mntrain.model.text.foreign import shown

@@ -14,7 +14,8 @@ from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.node_search import GracePeriod, NodeSearch
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import FoundBy, NodeInfo
 from jupyter_mntrain.model.whereabouts import user_name

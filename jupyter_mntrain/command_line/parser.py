@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NoReturn, TypeVar
 
-from jupyter_mntrain.model.errors import Kind, SpecError, shortened
+from jupyter_mntrain.model.errors import SpecError, shortened
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.spelling import use_nearest
 
 NO_VALUE = "expected one argument"

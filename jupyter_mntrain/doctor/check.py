@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_mntrain.doctor.script.needs import ScriptNeeds
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.hardware import GpuSetup, Hardware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts

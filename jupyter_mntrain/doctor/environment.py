@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, NodeCheck, chosen
 from jupyter_mntrain.doctor.gpus import P2P_DISABLE, peers_among
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
 

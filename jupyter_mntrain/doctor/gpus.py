@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from jupyter_mntrain.doctor.check import CheckedNode, Finding, HardwareCheck, NodeCheck, chosen
 from jupyter_mntrain.doctor.hardware import FAULT_S
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.gpus import SHARE_OF_OTHERS
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import agreeing, duration_text, numbered, rough_size
 from jupyter_mntrain.model.records.doctor.hardware import GpuSetup, Hardware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts

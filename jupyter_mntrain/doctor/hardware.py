@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, chosen
 from jupyter_mntrain.doctor.network_cards import NO_RDMA
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text, numbered
 from jupyter_mntrain.model.records.doctor.hardware import (
     Firmware,

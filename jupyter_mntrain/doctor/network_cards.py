@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, HardwareCheck, chosen
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.doctor.hardware import Hardware, NetworkCard
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts

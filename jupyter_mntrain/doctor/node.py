@@ -9,7 +9,7 @@ from typing import Final
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, NodeCheck
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.clock import MOST_DIFFERENCE_S
 from jupyter_mntrain.model.quantities import rough_size

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, Level
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_bit_rate
 from jupyter_mntrain.model.records.doctor.paths import PathsFound, PathTrial, PortTry, Resent

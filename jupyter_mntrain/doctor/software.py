@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, Level, NodeCheck
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.doctor.machine import LOADERS, MachineFacts
 from jupyter_mntrain.model.records.node import Gpu

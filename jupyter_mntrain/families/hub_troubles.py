@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from jupyter_mntrain.families.hub_fetching import HubReport
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_cache, is_set
-from jupyter_mntrain.model.errors import Kind, MntrainError, RecipeError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
 

@@ -14,7 +14,8 @@ import msgspec
 
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.api import Route
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError, bad_argument, error_of
+from jupyter_mntrain.model.errors import MntrainError, NodeError, bad_argument, error_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion

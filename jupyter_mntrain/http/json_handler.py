@@ -10,7 +10,8 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from tornado.web import HTTPError, RequestHandler
 
-from jupyter_mntrain.model.errors import Kind, MntrainError
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, is_job_id
 

@@ -21,14 +21,8 @@ from jupyter_mntrain.model.api import (
     StartRequest,
     StopRequest,
 )
-from jupyter_mntrain.model.errors import (
-    MAYBE_DONE,
-    SILENCES,
-    JobNotFoundError,
-    MntrainError,
-    NodeError,
-    RefusedError,
-)
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import MAYBE_DONE, SILENCES
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobSpec, Placement

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
-from jupyter_mntrain.model.errors import MAYBE_DONE, Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import MAYBE_DONE, Kind
 
 T = TypeVar("T")
 

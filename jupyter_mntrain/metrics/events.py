@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_mntrain.metrics.downsampled.samples import UNKNOWN
 from jupyter_mntrain.metrics.summary import EventKind, JobEvent
-from jupyter_mntrain.model.errors import SLOWNESS, Kind
+from jupyter_mntrain.model.failure.kinds import SLOWNESS, Kind
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.job import TERMINAL, Episode, JobView

@@ -28,7 +28,7 @@ from jupyter_mntrain.metrics.summary import (
 from jupyter_mntrain.metrics.time_left import TimeLeft
 from jupyter_mntrain.metrics.trace.off_plan import first_pipeline, measured_of, off_plan
 from jupyter_mntrain.metrics.trace.sent_messages import Pair, SentMessages
-from jupyter_mntrain.model.errors import SLOWNESS
+from jupyter_mntrain.model.failure.kinds import SLOWNESS
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.clock import MOST_DIFFERENCE_S
 from jupyter_mntrain.model.lifecycle.listing import elapsed_s

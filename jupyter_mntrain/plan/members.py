@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import PASSING, Kind, RefusedError, SpecError, bad_argument
+from jupyter_mntrain.model.errors import RefusedError, SpecError, bad_argument
+from jupyter_mntrain.model.failure.kinds import PASSING, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.quantities import agreeing, listed, numbered, rough_size

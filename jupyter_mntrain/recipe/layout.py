@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.instructions import rank_of_stage
 from jupyter_mntrain.recipe.schedules import KINDS

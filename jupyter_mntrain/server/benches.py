@@ -14,7 +14,8 @@ import msgspec
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
 from jupyter_mntrain.model.records.job import TERMINAL

@@ -16,7 +16,8 @@ import msgspec
 
 from jupyter_mntrain.cluster.discovery.discovery import LOOPBACK, browsing_addresses
 from jupyter_mntrain.model.api import DEFAULT_PORT
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError, SpecError, error_of
+from jupyter_mntrain.model.errors import MntrainError, NodeError, SpecError, error_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.server.messages import ChangedMachine, MakeNode, PackedWheel

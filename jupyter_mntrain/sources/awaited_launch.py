@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError, error_of
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, error_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.model.sources.slots import told_of, write_allocation

@@ -6,7 +6,7 @@ import io
 import sys
 from typing import Any, Final
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.system_errors import KINDS
 
 STREAMS: Final = ("stdout", "stderr")

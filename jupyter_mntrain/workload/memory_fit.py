@@ -8,7 +8,7 @@ import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec, Participant

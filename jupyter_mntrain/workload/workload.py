@@ -22,7 +22,8 @@ from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.launch.settings import setting_of
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import PYTHON, TRAINER, JobSpec, SetIn
 from jupyter_mntrain.model.records.setting import Setting

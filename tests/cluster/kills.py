@@ -27,7 +27,8 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import kill_all, marked
 from jupyter_mntrain.cluster import Cluster, Job
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import SHARED, write_atomically
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
 from jupyter_mntrain.workload.workload import from_path

@@ -17,11 +17,8 @@ from jupyter_mntrain.cluster import cluster as cluster_module
 from jupyter_mntrain.cluster.admission import desk
 from jupyter_mntrain.cluster.view import node_search
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
-from jupyter_mntrain.model.errors import (
-    Kind,
-    NodeError,
-    SpecError,
-)
+from jupyter_mntrain.model.errors import NodeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.driver_membership import clusters_directory

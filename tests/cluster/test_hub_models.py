@@ -17,7 +17,8 @@ from jupyter_mntrain.cluster.files.hub_models import PATH, bring_hub_model, with
 from jupyter_mntrain.families.hub_fetching import HubReport
 from jupyter_mntrain.launch.files.hub_names import HubId
 from jupyter_mntrain.launch.progress import SILENT
-from jupyter_mntrain.model.errors import Kind, MntrainError, RecipeError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec

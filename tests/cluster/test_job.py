@@ -11,12 +11,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, LogLine, PeerBook
 from jupyter_mntrain.model.api import STOP_GRACE_S
-from jupyter_mntrain.model.errors import (
-    JobNotFoundError,
-    Kind,
-    RefusedError,
-    SpecError,
-)
+from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.text.serving_address import SERVER, served_at

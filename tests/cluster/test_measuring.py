@@ -12,7 +12,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.launch import measure
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Capacity, Interface, LinkMeasurement

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.verbs.verb import Outcome
 from tests.agent.live import LiveAgent

@@ -21,7 +21,8 @@ from jupyter_mntrain.launch.files.hub_names import HubId
 from jupyter_mntrain.launch.files.manifest import read_manifest, transfer_of
 from jupyter_mntrain.launch.files.names import LargeName
 from jupyter_mntrain.launch.files.records import Cleaned, Deposit, NodeSpace
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.recipe.stored import recipe_of

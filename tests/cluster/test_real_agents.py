@@ -13,7 +13,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
 from jupyter_mntrain.model.environment import WEBHOOK_VARIABLE
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
 from jupyter_mntrain.trust.authority import Authority

@@ -28,7 +28,8 @@ from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.launch.spec_file import read_spec, write_spec
-from jupyter_mntrain.model.errors import Kind, RecipeError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RecipeError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, JobView

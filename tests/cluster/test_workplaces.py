@@ -16,7 +16,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.api import LeaseRequest
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.last_choices import Memory

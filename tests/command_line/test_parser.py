@@ -15,7 +15,8 @@ from jupyter_mntrain.command_line.parser import (
     check_choice,
     typed,
 )
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.wording import says
 
 CHOICES = {"join": "join a cluster", "leave": "leave it"}

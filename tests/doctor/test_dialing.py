@@ -8,7 +8,7 @@ import pytest
 from jupyter_mntrain.doctor.check import Case, PendingJob
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.pair import is_dialed
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.paths import PathTrial, PortTry
 from tests.doctor.healthy import healthy
 from tests.doctor.paths import HIGH, RENDEZVOUS, blocked

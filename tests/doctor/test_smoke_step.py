@@ -6,7 +6,7 @@ import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Finding
 from jupyter_mntrain.doctor.workload.smoke_step import SmokeStep
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.trial import (
     JobTrial,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.e2e.conftest import ours
 from tests.netlab import Host, Lab, missing, own_lab
 from tests.netlab.sshd import (

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
-from jupyter_mntrain.model.errors import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.fixes import FIXES
+from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from tests.agent.live import LiveAgent, free_port, launch
 from tests.faults.fixes.doubts import DOUBTS, STALLS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.model.errors import SLOWNESS
+from jupyter_mntrain.model.failure.kinds import SLOWNESS
 from tests.faults.bench import Bench
 from tests.faults.limits import PATIENCE_S
 from tests.faults.table import Outcome, busyness, report

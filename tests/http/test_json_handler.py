@@ -13,7 +13,8 @@ from tornado.testing import bind_unused_port
 from tornado.web import Application, HTTPError, RequestHandler
 
 from jupyter_mntrain.http.json_handler import JsonHandler, refusal
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from tests.wording import says
 

@@ -11,13 +11,8 @@ import pytest
 from jupyter_mntrain.launch import gang_start
 from jupyter_mntrain.launch.gang_start import GangStart
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
-from jupyter_mntrain.model.errors import (
-    JobNotFoundError,
-    Kind,
-    MntrainError,
-    NodeError,
-    RefusedError,
-)
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.job import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from jupyter_mntrain.metrics.entry_builder import job_entry, listed_entry, node_entries
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.listing import duration_s, job_step

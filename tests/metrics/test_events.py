@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.metrics.events import MOST_TRAFFIC, TRAFFIC_S, OtherTraffic, events_of
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.checkpoint import SavedStep

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from jupyter_mntrain.metrics.summary import JobSummary, Window
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Earlier

@@ -11,7 +11,8 @@ import pytest
 from jupyter_mntrain.metrics.downsampled.blocks import StepBlocks, row_of
 from jupyter_mntrain.metrics.downsampled.rank_series import RankSeries
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.notebook import output as output_module
 from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, BegunView, LiveView

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.plan.arrange import arrange, find_participants
 from jupyter_mntrain.plan.spec_check import check_spec

@@ -18,7 +18,8 @@ import pytest
 
 from jupyter_mntrain import Cluster
 from jupyter_mntrain.metrics.page_entries import JOB_MIME
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.notebook.liveview import LiveView
@@ -31,7 +32,7 @@ from tests.server.live_server import LiveServer
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
 HANDED_OVER = """
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.telemetry.problem_file import hand_over
 hand_over(Problem(kind=Kind.BAD_RECIPE, cause="no data at x/", fix="name it in data.path"))

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.source import (
     SECRETS,
     SLOT,

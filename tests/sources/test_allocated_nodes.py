@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.source import (
     Allocation,

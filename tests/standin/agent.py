@@ -26,7 +26,7 @@ from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.model import api
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.events import Exited, Launched, RankStepped, RankUp, StopAsked
 from jupyter_mntrain.model.lifecycle.state import apply, new_part

@@ -16,7 +16,8 @@ from jupyter_mntrain.launch.gang_start import workplace_of
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import Kind, MntrainError, job_not_found, no_cluster
+from jupyter_mntrain.model.errors import MntrainError, job_not_found, no_cluster
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.listing import JobSort, is_found, sorted_jobs

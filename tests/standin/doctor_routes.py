@@ -8,7 +8,7 @@ import msgspec
 
 from jupyter_mntrain.agent.machine.facts import read_script_there
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import (
     AskedPath,

@@ -11,7 +11,7 @@ from jupyter_mntrain.cluster.handle.checkpoints import KeptCheckpoint
 from jupyter_mntrain.cluster.launch.resume import ResumePlan
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model.api import CheckpointAction
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.program import program_of

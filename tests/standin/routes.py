@@ -18,7 +18,8 @@ from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.model import api
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints

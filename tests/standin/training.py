@@ -11,7 +11,7 @@ import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
 from jupyter_mntrain.metrics.series import JobSeries
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, PartStatus, Placement

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from jupyter_mntrain.model.errors import Kind, NotFiniteError
+from jupyter_mntrain.model.errors import NotFiniteError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.finite import FiniteCheck, _Own, _problem, chosen
 from jupyter_mntrain.train.world import join_world

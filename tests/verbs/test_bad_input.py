@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, MntrainError, SpecError, TrustError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.standin.cluster import StandInCluster, node
 from tests.wording import says, wording
 

@@ -14,7 +14,8 @@ import pytest
 import jupyter_mntrain
 from jupyter_mntrain.agent.membership.state import Settings, keep
 from jupyter_mntrain.cli import main
-from jupyter_mntrain.model.errors import Kind, SpecError, TrustError
+from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.parse import parse_recipe

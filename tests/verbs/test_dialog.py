@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatMessage, Sampling
 from jupyter_mntrain.verbs.launching.answering.dialog import Dialog

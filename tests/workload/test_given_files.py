@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.launch.project.stage import list_folder
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.workload.given_files import given_files, joined
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, MntrainError, RecipeError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, RecipeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.workload.workload import from_cell, from_path
 from tests.wording import wording

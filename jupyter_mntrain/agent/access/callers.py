@@ -17,7 +17,8 @@ from tornado.iostream import IOStream
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import TrustNews
-from jupyter_mntrain.model.errors import Kind, RefusedError, TrustError
+from jupyter_mntrain.model.errors import RefusedError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.hidden import cleaned, shown_spec
 from jupyter_mntrain.model.records.job import JobSpec

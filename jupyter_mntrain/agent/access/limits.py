@@ -9,7 +9,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 
 # Threads: of requests that may take long, so that nothing that people wait for waits for those.
 

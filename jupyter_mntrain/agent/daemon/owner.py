@@ -29,7 +29,8 @@ from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import SaveRequest
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver

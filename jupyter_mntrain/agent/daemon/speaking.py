@@ -34,7 +34,8 @@ from jupyter_mntrain.agent.membership.state import LOOPBACK
 from jupyter_mntrain.agent.membership.state_directory import locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.bounded_server import BoundedServer
-from jupyter_mntrain.model.errors import Kind, MntrainError
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import Exited, StopAsked
 from jupyter_mntrain.model.records.node import Heartbeat, Inventory, Versions

@@ -24,8 +24,8 @@ from jupyter_mntrain.agent.failure.printed import (
 )
 from jupyter_mntrain.agent.failure.rank_end import RankEnding, of_message, of_signal, unix_s
 from jupyter_mntrain.agent.failure.torchrun_log import CLOSING, Failure, rank_failures
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import RankDown

@@ -10,8 +10,8 @@ import re
 from typing import NamedTuple
 
 from jupyter_mntrain.agent.failure.printed import TRACEBACK
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 
 
 class Row(NamedTuple):

@@ -8,8 +8,8 @@ import time
 from collections import deque
 
 from jupyter_mntrain.agent.failure.printed import LINE_LIMIT
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.system_errors import KINDS, told_of
 from jupyter_mntrain.model.lifecycle.clock import Clock

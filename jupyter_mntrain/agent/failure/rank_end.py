@@ -33,9 +33,10 @@ from jupyter_mntrain.agent.failure.stacks import crashed_thread, own_line
 from jupyter_mntrain.agent.failure.torchrun_log import Failure
 from jupyter_mntrain.launch.project.own_imports import is_module
 from jupyter_mntrain.launch.project.tree import BLOBS, Tree, blob_path, read_tree
-from jupyter_mntrain.model.errors import SYMPTOMS, Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypotheses import kind_of_signal, signal_name
+from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.restarts import USER_ERROR

@@ -20,8 +20,9 @@ from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.launch.gang_start import GangMember, GangStart
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.failure.hypotheses import own
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.events import Warned

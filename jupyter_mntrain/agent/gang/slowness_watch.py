@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.slowness import SlowPart, judge_slowness
 from jupyter_mntrain.model.records.job import Episode

@@ -25,11 +25,12 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, MntrainError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.failure.diagnosis import UNEXPLAINED, diagnose
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.judge import lacks_links, part_to_blame
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.events import EpisodesJudged, LinksTried

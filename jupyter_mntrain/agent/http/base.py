@@ -24,7 +24,8 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import JsonHandler, refusal
 from jupyter_mntrain.model.api import Route
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.trust.certificates import Role, Subject
 
 log = logging.getLogger("mntrain.agent")

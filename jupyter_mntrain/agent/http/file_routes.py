@@ -31,7 +31,8 @@ from jupyter_mntrain.launch.files.records import (
 )
 from jupyter_mntrain.launch.project.tree import PART_BYTES, sha256_of
 from jupyter_mntrain.model.api import BlobQuery, BlobsMissing, Route
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import Placement
 

@@ -40,7 +40,8 @@ from jupyter_mntrain.model.api import (
     StartRequest,
     StopRequest,
 )
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, RefusedError
+from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import JobQuery

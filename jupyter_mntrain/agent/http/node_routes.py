@@ -19,7 +19,8 @@ from jupyter_mntrain.agent.machine.usage import gaps, jobs_within, part_over, sp
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.metrics.node_history import MOST_POINTS, POINTS, HistoryPart, NodeHistory
 from jupyter_mntrain.model.api import Hello, JobChanged, Route, TrustNews
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.benchmark import BenchedLinks
 from jupyter_mntrain.model.records.doctor.machine import AskedScript, MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathEnd, PathListen, PathsAsked

@@ -20,8 +20,8 @@ from jupyter_mntrain.agent.failure.cause import explain
 from jupyter_mntrain.agent.failure.foreign_messages import recognize
 from jupyter_mntrain.agent.failure.stacks import last_line
 from jupyter_mntrain.agent.jobs.rank_processes import rank_downs
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.lifecycle.events import EndAwaited, Exited, PartEvent, RankDown

@@ -30,14 +30,9 @@ from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, JobDeleted, StartRequest, StopRequest
 from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE
-from jupyter_mntrain.model.errors import (
-    JobNotFoundError,
-    Kind,
-    MntrainError,
-    RefusedError,
-    SpecError,
-)
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.model.ids import JobId, NodeId

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.run_checkpoints import drop_empty, place_of_checkpoints
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.records.job import JobRecord

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LAST_PORT, LeaseRequest
-from jupyter_mntrain.model.errors import Kind, PortTakenError, RefusedError
+from jupyter_mntrain.model.errors import PortTakenError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.quantities import agreeing, numbered

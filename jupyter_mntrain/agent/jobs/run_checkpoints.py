@@ -10,7 +10,8 @@ from pathlib import Path
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.api import CheckpointChange
-from jupyter_mntrain.model.errors import Kind, RecipeError, RefusedError
+from jupyter_mntrain.model.errors import RecipeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.node import Availability, Drain

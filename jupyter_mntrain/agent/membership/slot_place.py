@@ -16,8 +16,8 @@ import msgspec
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.sources.allocation_limits import read_allocation_limits

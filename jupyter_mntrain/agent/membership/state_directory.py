@@ -11,8 +11,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from jupyter_mntrain.model.errors import Kind, MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import close_to_others, private_directory, write_atomically
 from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jupyter_mntrain.agent.attempt.supervisor import nccl_files
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 

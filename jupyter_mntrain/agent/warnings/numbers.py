@@ -10,8 +10,8 @@ from statistics import median
 import msgspec
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.not_finite import not_finite, with_checkpoint
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank

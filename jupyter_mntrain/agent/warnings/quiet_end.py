@@ -17,8 +17,8 @@ from jupyter_mntrain.agent.failure.printed import (
     with_place,
 )
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver

@@ -9,8 +9,8 @@ from jupyter_mntrain.agent.warnings.connecting import ConnectionWatch
 from jupyter_mntrain.agent.warnings.nccl_network import NcclNetwork
 from jupyter_mntrain.agent.warnings.numbers import NumberWatch
 from jupyter_mntrain.agent.warnings.quiet_end import QuietEnd
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import RankJoined, Warned, WarningOver
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt

@@ -40,7 +40,8 @@ from jupyter_mntrain.metrics.acceptance.acceptance_report import (
 from jupyter_mntrain.metrics.acceptance.efficiency import sharing
 from jupyter_mntrain.metrics.acceptance.verdicts import judge
 from jupyter_mntrain.metrics.benchmark.judging import usable_ports
-from jupyter_mntrain.model.errors import Kind, MntrainError
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo

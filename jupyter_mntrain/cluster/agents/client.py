@@ -34,7 +34,8 @@ from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.api import Route
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError, TrustError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line

@@ -15,7 +15,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from jupyter_mntrain.cluster.agents.address import host_of
-from jupyter_mntrain.model.errors import Kind, NodeError, TrustError
+from jupyter_mntrain.model.errors import NodeError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import is_issued_by, subject_of
 from jupyter_mntrain.trust.credentials import Credentials

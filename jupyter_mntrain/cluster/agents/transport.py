@@ -16,7 +16,8 @@ from jupyter_mntrain.http.agent_calls import not_an_agent
 from jupyter_mntrain.http.kept_connections import MOST_ANSWER_BYTES
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LOST_AFTER_S
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 
 CONNECT_TIMEOUT_S = tunables.seconds("connection.connect_timeout_s")
 

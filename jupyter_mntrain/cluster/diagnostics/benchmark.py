@@ -15,7 +15,8 @@ from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.benchmark.reporting import benched_links, make_report
-from jupyter_mntrain.model.errors import Kind, MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.benchmark import (
     LARGEST_BYTES,

@@ -15,7 +15,8 @@ from jupyter_mntrain.doctor.check import Case, DoctorReport, Finding
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion

@@ -27,7 +27,8 @@ from jupyter_mntrain.model.environment import (
     MAIL_VARIABLE,
     WEBHOOK_VARIABLE,
 )
-from jupyter_mntrain.model.errors import Kind, MntrainError
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode, TriedRank, read_line

@@ -20,7 +20,7 @@ import psutil
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import PROTOCOL, SERVICE_TYPE, ServiceRecord
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.text.foreign import shown_name

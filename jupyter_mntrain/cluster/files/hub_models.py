@@ -30,7 +30,8 @@ from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_copy, hub_id
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.settings import setting_of
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.program import Program

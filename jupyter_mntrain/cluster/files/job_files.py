@@ -32,7 +32,8 @@ from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.tree import check_paths, sha256_of
 from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.text.file_name import file_name

@@ -24,7 +24,8 @@ from jupyter_mntrain.launch.gang_start import all_or_error
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.node import NodeInfo

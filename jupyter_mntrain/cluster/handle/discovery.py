@@ -15,7 +15,8 @@ from jupyter_mntrain.cluster.discovery.slot_discovery import (
 )
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import NodeInfo, NodeView

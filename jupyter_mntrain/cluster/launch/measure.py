@@ -15,7 +15,8 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.launch.asking import ask_participants
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch.progress import SILENT, Progress
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import Participant

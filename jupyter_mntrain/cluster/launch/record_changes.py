@@ -13,12 +13,12 @@ from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
-    Kind,
     MntrainError,
     NodeError,
     RefusedError,
     TrustError,
 )
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import job_step

@@ -17,7 +17,6 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import CheckpointAction, CheckpointChange
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
-    Kind,
     MntrainError,
     NodeError,
     RefusedError,
@@ -25,6 +24,7 @@ from jupyter_mntrain.model.errors import (
     TrustError,
     bad_argument,
 )
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.program import Program, program_of

@@ -14,7 +14,8 @@ from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.launch.project.tree import PART_BYTES, read_tree, sha256_of
 from jupyter_mntrain.launch.retry import persist
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import by_size
 
 FRAME_BYTES = 16

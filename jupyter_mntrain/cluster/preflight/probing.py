@@ -15,7 +15,8 @@ from jupyter_mntrain.doctor.check import CheckedNode, Finding
 from jupyter_mntrain.doctor.every import OF_WAYS
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion

@@ -22,7 +22,8 @@ from jupyter_mntrain.model.api import (
     NodeChanged,
     StreamMessage,
 )
-from jupyter_mntrain.model.errors import ANSWERS, Kind, MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import ANSWERS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import FoundBy, Heartbeat, Liveness, NodeInfo, NodeView

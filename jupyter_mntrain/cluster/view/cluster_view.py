@@ -24,7 +24,8 @@ from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.cluster.view.record_search import RecordSearch
 from jupyter_mntrain.cluster.view.sightings import merge
 from jupyter_mntrain.model.api import Hello, JobChanged, JobDeleted, NodeChanged, StreamMessage
-from jupyter_mntrain.model.errors import Kind, MntrainError, job_not_found
+from jupyter_mntrain.model.errors import MntrainError, job_not_found
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobRecord, JobView, Placement

@@ -9,7 +9,8 @@ from jupyter_mntrain.cluster.view.agent_watch import CONNECT_S, Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import TAKEN, Kind, NodeError, not_answered
+from jupyter_mntrain.model.errors import NodeError, not_answered
+from jupyter_mntrain.model.failure.kinds import TAKEN, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import NodeInfo, NodeView, awaited_words
 from jupyter_mntrain.plan.lookup import find_node

@@ -11,7 +11,7 @@ import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, NodeCheck, Unsent
 from jupyter_mntrain.launch.files.data_files import DATA_FILES, data_suffix
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
 

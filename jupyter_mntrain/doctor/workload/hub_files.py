@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding
 from jupyter_mntrain.doctor.node import LEAST_BYTES
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.doctor.machine import FoundInHub
 from jupyter_mntrain.model.text.foreign import shown_line

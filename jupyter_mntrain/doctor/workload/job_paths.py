@@ -9,7 +9,7 @@ import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding, Remedy
 from jupyter_mntrain.launch.files.names import is_large_name
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
 from jupyter_mntrain.model.text.foreign import shown_line
 

@@ -19,7 +19,7 @@ from jupyter_mntrain.doctor.check import (
 )
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds
 from jupyter_mntrain.doctor.workload.contents import THERE
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import PathKind
 from jupyter_mntrain.model.sources.launchers import counterpart, without_launchers

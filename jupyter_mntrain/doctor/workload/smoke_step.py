@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Check, CheckedNode, Finding
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode, TriedRank

@@ -17,7 +17,8 @@ from pathlib import Path
 from jupyter_mntrain.launch.files.manifest import PieceFiles
 from jupyter_mntrain.launch.files.records import LargeFile, PieceManifest
 from jupyter_mntrain.launch.project.tree import sha256_of
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import rough_size
 
 SPARE_BYTES = 512 * 2**20

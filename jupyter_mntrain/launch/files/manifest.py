@@ -18,7 +18,8 @@ from jupyter_mntrain.launch.files.names import inside
 from jupyter_mntrain.launch.files.records import LargeFile, PieceManifest
 from jupyter_mntrain.launch.project.tree import check_paths, sha256_of
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.file_name import is_of_macos
 
 MOST_FILES = tunables.count("files.files")

@@ -6,7 +6,8 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 
 ROOTS = ("models", "data")
 """Roots that every node has."""

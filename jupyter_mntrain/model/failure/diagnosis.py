@@ -11,7 +11,6 @@ from itertools import permutations
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call, missing_call
 from jupyter_mntrain.model.failure.causes.links import broken_link
 from jupyter_mntrain.model.failure.causes.quiet import first_quiet
@@ -22,6 +21,7 @@ from jupyter_mntrain.model.failure.hypotheses import (
     left_early,
 )
 from jupyter_mntrain.model.failure.judge import lacks_links
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
 from jupyter_mntrain.model.quantities import listed

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 
 _AGAIN = "launch it again, or use --restarts to do that automatically"
 

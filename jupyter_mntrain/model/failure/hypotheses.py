@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call
 from jupyter_mntrain.model.failure.causes.links import broken_link
 from jupyter_mntrain.model.failure.causes.neighbors import another_machine, silent_neighbors
 from jupyter_mntrain.model.failure.causes.room import is_full
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus

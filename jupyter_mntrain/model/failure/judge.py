@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure import hypotheses
 from jupyter_mntrain.model.failure.causes.gpus import broken_gpu, with_other_users
 from jupyter_mntrain.model.failure.causes.room import no_room_to_map
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.quantities import listed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import SYMPTOMS, Kind
+from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.text.foreign import shown_line, shown_name
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import NamedTuple
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.slowdowns import (
     RESENT,
     RTT_TIMES,
@@ -24,6 +23,7 @@ from jupyter_mntrain.model.failure.causes.slowdowns import (
     end_with_other_traffic,
 )
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressure, RankPressure
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Episode, PartStatus
 from jupyter_mntrain.model.text.foreign import shown_line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry

@@ -8,8 +8,8 @@ from functools import reduce
 import msgspec
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import OF_THE_SCRIPT, SILENCES, USELESS_TO_REPEAT, Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import OF_THE_SCRIPT, SILENCES, USELESS_TO_REPEAT, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import is_out, job_state

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import TAKEN, Kind
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.judge import judge
+from jupyter_mntrain.model.failure.kinds import TAKEN, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.warnings import job_episodes, job_warnings
 from jupyter_mntrain.model.ids import NodeId, Rank

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
-from jupyter_mntrain.model.errors import SLOWNESS
 from jupyter_mntrain.model.failure.calls import GroupCalls
+from jupyter_mntrain.model.failure.kinds import SLOWNESS
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.failure.verdict import Verdict

@@ -14,7 +14,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
-from jupyter_mntrain.model.errors import Kind, SpecError, shortened
+from jupyter_mntrain.model.errors import SpecError, shortened
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.text.spelling import use_nearest
 

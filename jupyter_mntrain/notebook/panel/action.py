@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.notebook.background import background_thread
 
 LAUNCHING = "Launching"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo, Versions

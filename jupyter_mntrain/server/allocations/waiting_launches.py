@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from jupyter_mntrain.cluster.loop import CLOSE_S, ClosedError
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, MntrainError
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.sources.source import Allocation, AllocationState

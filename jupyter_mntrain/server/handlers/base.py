@@ -11,13 +11,8 @@ from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado.web import authenticated
 
 from jupyter_mntrain.http.json_handler import JsonHandler
-from jupyter_mntrain.model.errors import (
-    JobNotFoundError,
-    Kind,
-    NodeError,
-    RefusedError,
-    TrustError,
-)
+from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, RefusedError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.messages import page_json

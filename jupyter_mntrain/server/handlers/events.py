@@ -12,7 +12,8 @@ from tornado.ioloop import IOLoop
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_mntrain.metrics.series import JobSeries
-from jupyter_mntrain.model.errors import Kind, MntrainError, job_not_found
+from jupyter_mntrain.model.errors import MntrainError, job_not_found
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.server.handlers.base import ClusterHandler

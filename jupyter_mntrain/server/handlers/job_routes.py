@@ -19,13 +19,8 @@ from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.metrics.ranking import rank_jobs
 from jupyter_mntrain.metrics.series_builder import POINTS
 from jupyter_mntrain.model.api import LONGEST_GRACE_S, CheckpointChange
-from jupyter_mntrain.model.errors import (
-    DoctorRefusedError,
-    Kind,
-    RefusedError,
-    SpecError,
-    job_not_found,
-)
+from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, SpecError, job_not_found
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobSort

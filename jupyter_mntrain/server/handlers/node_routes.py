@@ -15,7 +15,7 @@ from jupyter_mntrain.launch.files.names import LargeName, parse_large_name
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.node_history import LONGEST_S, MOST_POINTS, POINTS
 from jupyter_mntrain.model.api import DEFAULT_PORT
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import NodeView
 from jupyter_mntrain.server import own_machine

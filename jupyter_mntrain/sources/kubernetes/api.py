@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_mntrain.model.errors import Kind, MissingLibraryError, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MissingLibraryError, MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.sources.kubernetes.objects import Part
 
 if TYPE_CHECKING:

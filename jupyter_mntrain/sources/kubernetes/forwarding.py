@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.sources.kubernetes.objects import AGENT_PORT
 
 START_S = 20.0

@@ -6,7 +6,8 @@ import os
 import secrets
 from contextlib import suppress
 
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.source import (
     Allocation,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.source import Allocation, NodesRequest, Slot, Waiting
 from jupyter_mntrain.sources.kubernetes.options import NAME

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError, shortened
+from jupyter_mntrain.model.errors import RefusedError, SpecError, shortened
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.slots import SAVE_FILE
 from jupyter_mntrain.model.sources.source import (

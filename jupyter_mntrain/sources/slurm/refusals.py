@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jupyter_mntrain.model.errors import Kind, RefusedError, shortened
+from jupyter_mntrain.model.errors import RefusedError, shortened
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.source import NodesRequest
 from jupyter_mntrain.sources.slurm.slurm_options import said_gpus
 

@@ -14,7 +14,8 @@ from time import monotonic, sleep
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
-from jupyter_mntrain.model.errors import Kind, RecipeError
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.sections import CheckpointSection, Recipe

@@ -22,8 +22,9 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, sh
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
-from jupyter_mntrain.model.errors import Kind, RecipeError
+from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.system_errors import KINDS, told_of
 from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures

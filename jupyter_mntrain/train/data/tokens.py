@@ -32,7 +32,8 @@ from jupyter_mntrain.families.directories import (
     tokenizer_files,
     unreadable,
 )
-from jupyter_mntrain.model.errors import Kind, RecipeError
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.recipe.sections import DataSection

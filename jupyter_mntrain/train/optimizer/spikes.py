@@ -11,8 +11,9 @@ from typing import Final
 import torch
 import torch.distributed as dist
 
-from jupyter_mntrain.model.errors import Kind, NotFiniteError
+from jupyter_mntrain.model.errors import NotFiniteError
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.not_finite import with_checkpoint
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.sections import TrainSection

@@ -20,7 +20,8 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from jupyter_mntrain.metrics.benchmark.transports import read_transport
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import size_text
 from jupyter_mntrain.model.records.doctor.benchmark import (
     LARGEST_BYTES,

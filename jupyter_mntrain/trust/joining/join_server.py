@@ -25,7 +25,8 @@ from jupyter_mntrain.http.bounded_server import BoundedServer, Bounds, Rate
 from jupyter_mntrain.http.json_handler import JsonHandler
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PROTOCOL, Route, ServiceRecord
-from jupyter_mntrain.model.errors import Kind, MntrainError, TrustError
+from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.trust.certificates import key_pem, load_certificate

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import NO_PYTHON, PYTHON
 
 _PYTHON: Final = re.compile(r"(.*/)?python(3(\.\d+)?)?")

@@ -9,7 +9,8 @@ import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.stored import overrides_of

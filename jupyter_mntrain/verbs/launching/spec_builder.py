@@ -13,7 +13,8 @@ from jupyter_mntrain.launch.files.hub_names import hub_id
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.launch.settings import OPTIONS
 from jupyter_mntrain.model.environment import TIMEOUT_VARIABLE
-from jupyter_mntrain.model.errors import SILENCES, Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant, SetIn
 from jupyter_mntrain.model.text.spelling import closest

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_mntrain.launch.spec_file import KEY, is_spec, read_spec
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, NodeError, SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import PYTHON, SPEC_VERSION, JobSpec, JobView, Participant
 from jupyter_mntrain.model.text.spelling import closest

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.model.api import DEFAULT_PORT, LAST_PORT
-from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
+from jupyter_mntrain.model.errors import NodeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.nodes.installing.target import parse_target
 from jupyter_mntrain.verbs.verb import Context, Outcome, Verb
 

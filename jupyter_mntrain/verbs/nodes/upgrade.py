@@ -6,7 +6,8 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.command_line.parser import Parser, typed
-from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
+from jupyter_mntrain.model.errors import NodeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.nodes.install import common_options
 from jupyter_mntrain.verbs.nodes.installing.target import parse_target
 from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, joined_cluster

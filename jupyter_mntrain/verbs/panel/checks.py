@@ -12,7 +12,8 @@ import msgspec
 from jupyter_mntrain.doctor.check import DoctorReport, Finding, not_checked
 from jupyter_mntrain.doctor.every import EVERY
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import Kind, MntrainError
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, MntrainError
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.plan.spec_check import check_name
 from jupyter_mntrain.recipe.parse import parse_recipe

@@ -10,7 +10,8 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import Kind, MntrainError, RecipeError
+from jupyter_mntrain.model.errors import MntrainError, RecipeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo

@@ -9,7 +9,7 @@ import msgspec
 
 from jupyter_mntrain.doctor.check import Level
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import NodeInfo

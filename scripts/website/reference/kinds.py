@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import FIXES, SPECIAL
+from jupyter_mntrain.model.failure.kinds import Kind
 
 _MEMBER = re.compile(
     r'^    (?:# (?P<group>[^\n]+)|(?P<name>[A-Z_]+) = "[^"]+"\n    """(?P<meaning>.+?)""")$',
@@ -41,7 +41,7 @@ def page() -> str:
         fixes += [fix for (one, _), fix in SPECIAL.items() if one == kind]
         lines += [f"* **Fix:** {_text(fix)}" for fix in fixes] + [""] * bool(fixes)
     if untold := set(Kind) - told:
-        raise ValueError(f"without a docstring in model/errors.py: {sorted(untold)}")
+        raise ValueError(f"without a docstring in model/failure/kinds.py: {sorted(untold)}")
     return "\n".join(lines)
 
 

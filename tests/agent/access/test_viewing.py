@@ -19,7 +19,7 @@ from jupyter_mntrain.agent.http import MAY
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.model.api import Route, StreamMessage, TrustNews
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion

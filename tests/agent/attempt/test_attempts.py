@@ -15,7 +15,7 @@ import pytest
 import jupyter_mntrain
 from jupyter_mntrain.agent.attempt.processes import environment_of, kill_all, marked, processes_of
 from jupyter_mntrain.model.api import KillRequest, LeaseRequest, StopRequest
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.metrics import RankEnd, RankStep, journal_decoder
 from tests.agent.live import free_port, launch, start_request, two_agents

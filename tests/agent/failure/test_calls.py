@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.agent.failure.calls import MOST_CALLS, MOST_GROUPS, CallsRequest, read_calls
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call
 from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import RankStack
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY

@@ -13,7 +13,7 @@ from jupyter_mntrain.agent.attempt.supervisor import times_of
 from jupyter_mntrain.agent.failure.cause import rank_ends
 from jupyter_mntrain.agent.failure.printed import TRACEBACK
 from jupyter_mntrain.agent.failure.rank_end import of_exception, of_signal
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.problem_file import hand_over, handed_over

@@ -18,8 +18,8 @@ import pytest
 from jupyter_mntrain.agent.attempt.directory import SupervisorIdentity, oom_kills, oom_kills_since
 from jupyter_mntrain.agent.failure.foreign_messages import MESSAGES, recognize, told
 from jupyter_mntrain.agent.failure.rank_end import of_exception
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import FIXES, SPECIAL
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.telemetry.startup.exit_record import Raised
 from tests.rows import has_rows_for
 from tests.wording import says

@@ -10,8 +10,8 @@ import pytest
 from jupyter_mntrain.agent.failure.rank_end import RankEnding
 from jupyter_mntrain.agent.failure.torchrun_log import Failure
 from jupyter_mntrain.launch.project.tree import BLOBS, Tree, blob_path, encode_tree, sha256_of
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.failure.rank_end import of_exception
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.telemetry.startup.exit_record import Raised
 
 REFUSED = BlockingIOError(11, "Resource temporarily unavailable")

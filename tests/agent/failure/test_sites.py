@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from jupyter_mntrain.agent.failure.stacks import StackRequest, answers
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import PartStatus, RankStack, Stall

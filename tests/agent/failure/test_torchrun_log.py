@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.failure.torchrun_log import rank_failures
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from tests.agent.failure.explained import explained
 from tests.wording import says

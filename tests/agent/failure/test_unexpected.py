@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from jupyter_mntrain.agent.failure.own_errors import unexpected
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_mntrain.agent.gang import watch
 from jupyter_mntrain.agent.gang.watch import PATIENCE_S, EarlySilence
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import PartStatus, Placement, RankStatus
 from tests.standin.jobs import TWO, record

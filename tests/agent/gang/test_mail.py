@@ -19,7 +19,8 @@ from jupyter_mntrain.agent.gang.notices import (
 )
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model.environment import MAIL_VARIABLE
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.plan.spec_check import check_spec

@@ -11,7 +11,7 @@ from jupyter_mntrain.agent.gang import notices
 from jupyter_mntrain.agent.gang.notices import Notices, channels_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model.environment import WEBHOOK_VARIABLE
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.gpus import GpuReader

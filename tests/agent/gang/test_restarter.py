@@ -18,7 +18,7 @@ import pytest
 from jupyter_mntrain.agent.attempt.processes import kill_all, marked
 from jupyter_mntrain.agent.gang.watch import WATCH_INTERVAL_S
 from jupyter_mntrain.model.api import LeaseRequest, StartRequest
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import (

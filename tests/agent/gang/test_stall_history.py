@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from jupyter_mntrain.agent.gang.watch import with_stall
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import MOST_KEPT, Episode, newest

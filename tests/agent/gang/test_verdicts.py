@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import JobView
 from tests.agent.live import LiveAgent, launch, two_agents

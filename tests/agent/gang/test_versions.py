@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.lifecycle.rollup import roll_up

@@ -14,7 +14,7 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.watch import SYMPTOM_PATIENCE_S, GangWatch, reason_to_end
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.http.agent_calls import AgentCalls, Reply, Request
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank, new_job_id
 from jupyter_mntrain.model.lifecycle.restarts import next_restart

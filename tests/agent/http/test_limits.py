@@ -20,7 +20,7 @@ import pytest
 from jupyter_mntrain.agent.access.limits import MOST_HANDSHAKES, MOST_SINKS_EACH
 from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership.state import Settings
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.probes import ProbeListen

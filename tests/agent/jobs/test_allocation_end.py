@@ -14,7 +14,7 @@ import pytest
 
 from jupyter_mntrain.agent.attempt.processes import marked
 from jupyter_mntrain.agent.jobs.record_file import read_record
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import PartStatus

@@ -16,7 +16,8 @@ import pytest
 from jupyter_mntrain.agent.attempt import directory
 from jupyter_mntrain.agent.attempt.processes import marked, metrics_of
 from jupyter_mntrain.agent.jobs.book import JobBook
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import Rank

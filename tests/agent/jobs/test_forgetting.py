@@ -12,7 +12,8 @@ from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.forgetting import delete, deletion_of, prune
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, RefusedError
+from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import TRAINER
 from jupyter_mntrain.model.text.label import JobLabel
 from jupyter_mntrain.recipe.stored import RECIPE_FILE

@@ -11,7 +11,8 @@ from jupyter_mntrain.agent.jobs.attempt_end import REMEMBERED_S, EarlyStops
 from jupyter_mntrain.agent.jobs.leases import MAX_EXPIRY_S, LeaseBook
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model.api import LeaseRequest
-from jupyter_mntrain.model.errors import Kind, PortTakenError, RefusedError
+from jupyter_mntrain.model.errors import PortTakenError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from tests.agent.live import free_range
 from tests.wording import says, wording

@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.jobs.rank_processes import RankProcesses
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.events import RankGone
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus

@@ -18,7 +18,8 @@ from jupyter_mntrain.agent.machine.software.pythons import (
     python_of,
 )
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import Workplace
 from jupyter_mntrain.telemetry.gpus import Driver

@@ -10,7 +10,8 @@ import pytest
 
 from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_slots, write_allocation

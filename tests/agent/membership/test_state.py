@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.agent.main import run
-from jupyter_mntrain.model.errors import Kind, TrustError
+from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_mntrain.agent.membership.state_directory import StateDirectory, load_node_id
 from jupyter_mntrain.model.api import LeaseRequest
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id, new_node_id
 from tests.agent.jobs.books import read_only
 from tests.agent.live import LiveAgent

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.agent.warnings.watch import began_again
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import TRAINER, Earlier, JobSpec
 from jupyter_mntrain.model.records.metrics import RankStep

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.warnings.nccl_network import INTERVAL_S, NcclNetwork
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from tests.standin.jobs import place
 from tests.wording import says

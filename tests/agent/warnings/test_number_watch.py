@@ -17,7 +17,7 @@ from jupyter_mntrain.agent.warnings.numbers import (
     ZERO_STEPS,
     NumberWatch,
 )
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from jupyter_mntrain.model.records.metrics import ComparedTransfer, RankStep

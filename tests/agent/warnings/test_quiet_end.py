@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.warnings.quiet_end import QUIET_S, QuietEnd
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from tests.wording import says

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.agent.live import free_port
 from tests.waiting import PATIENCE_S, until
 

@@ -12,7 +12,8 @@ import pytest
 
 from jupyter_mntrain.cluster.admission.desk import admit
 from jupyter_mntrain.cluster.agents.transport import MOST_STRANGERS_BYTES
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
 

@@ -17,7 +17,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.cluster.admission.desk import admit
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError, TrustError
+from jupyter_mntrain.model.errors import RefusedError, SpecError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.trust.certificates import (
     load_certificate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.cluster.admission.conftest import kinds, up
 from tests.waiting import PATIENCE_S, until
 

@@ -19,12 +19,12 @@ from jupyter_mntrain.cluster.agents.transport import split_lines
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
-    Kind,
     MntrainError,
     NodeError,
     RefusedError,
     SpecError,
 )
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.metrics import JournalLine

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cluster.agents.client import AgentClient, Connector
-from jupyter_mntrain.model.errors import (
-    Kind,
-    NodeError,
-)
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (

@@ -10,13 +10,8 @@ import pytest
 
 from jupyter_mntrain.cluster.preflight import before_launch, probing
 from jupyter_mntrain.doctor.check import DoctorReport
-from jupyter_mntrain.model.errors import (
-    DoctorRefusedError,
-    Kind,
-    NodeError,
-    RefusedError,
-    SpecError,
-)
+from jupyter_mntrain.model.errors import DoctorRefusedError, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.job import Participant

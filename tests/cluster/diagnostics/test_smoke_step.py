@@ -13,7 +13,7 @@ from jupyter_mntrain.model.environment import (
     MAIL_VARIABLE,
     WEBHOOK_VARIABLE,
 )
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Origin, Participant
 from jupyter_mntrain.plan.spec_check import check_spec
 from tests.cluster.conftest import wait_for

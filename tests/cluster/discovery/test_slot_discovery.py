@@ -11,7 +11,7 @@ import pytest
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
 from jupyter_mntrain.cluster.discovery.slot_discovery import SlotAddresses
 from jupyter_mntrain.cluster.job import Job
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import JobSpec, Participant

@@ -23,7 +23,8 @@ from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import MOST_FILES
 from jupyter_mntrain.launch.files.records import Hashing, JobFiles, LargeFile, WantedFiles
 from jupyter_mntrain.launch.progress import SILENT
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from tests.standin.jobs import JOB, record
 from tests.waiting import until

@@ -14,7 +14,8 @@ from jupyter_mntrain.cluster.discovery.discovery import StaticDiscovery
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import gang_start
-from jupyter_mntrain.model.errors import Kind, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from tests.standin.agent import FakeAgent

@@ -10,7 +10,8 @@ import pytest
 from jupyter_mntrain.cluster.discovery.discovery import StaticDiscovery
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.standin.agent import FakeAgent

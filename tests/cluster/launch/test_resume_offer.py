@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.checkpoint import HeldCheckpoint, Manifest, NodeCheckpoints
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
 from tests.cluster.conftest import wait_for

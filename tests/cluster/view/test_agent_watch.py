@@ -13,7 +13,8 @@ from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view import agent_watch as watch_module
 from jupyter_mntrain.cluster.view.agent_watch import AgentWatch
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.driver_membership import DriverMembership

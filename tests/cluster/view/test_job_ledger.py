@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.view.job_ledger import JobLedger
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.rollup import START_PATIENCE_S
 from jupyter_mntrain.model.records.job import JobState

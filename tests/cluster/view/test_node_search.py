@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from jupyter_mntrain.cluster.view.node_search import CONNECT_S, DISCOVERY_S, GracePeriod
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import NodeView
 

@@ -8,7 +8,7 @@ import msgspec
 
 from jupyter_mntrain.doctor.check import Case, PendingJob, Unsent
 from jupyter_mntrain.doctor.script.needs import read_script
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import FoundPath
 from tests.doctor.faults.fault import Fault

@@ -12,7 +12,8 @@ import pytest
 from jupyter_mntrain.agent.machine.facts import find_path
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.launch.files.large_places import place_of
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.doctor.machine import (

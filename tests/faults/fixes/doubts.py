@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from jupyter_mntrain.cluster import Job
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from tests.faults.fixes.ends import edit
 from tests.faults.fixes.ground import Ground, Run, Trial

@@ -13,7 +13,7 @@ import psutil
 import torch
 
 from jupyter_mntrain.cluster import Job
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from tests.faults.fixes.ground import MEBIBYTE, Ground, Run, Trial, edit
 from tests.waiting import until

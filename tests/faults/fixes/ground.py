@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from jupyter_mntrain.cluster import Cluster, Job
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
 from tests.agent.live import LiveAgent, free_port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from tests.faults.fixes.ground import Ground, Run, Trial, edit
 

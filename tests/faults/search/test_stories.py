@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.faults.search.play import Result
 from tests.faults.search.results import table_of_asks
 from tests.faults.search.scoring import Score

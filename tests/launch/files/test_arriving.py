@@ -17,7 +17,8 @@ from jupyter_mntrain.launch.files.manifest import (
     transfer_of,
 )
 from jupyter_mntrain.launch.files.records import LargeFile, PieceManifest
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 
 CONTENTS = {"a.bin": b"0123456789" * 10, "empty": b"", "sub/b": b"xyz", "sub/run.sh": b"#!/bin/sh"}
 

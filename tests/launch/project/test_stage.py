@@ -11,7 +11,8 @@ import pytest
 
 from jupyter_mntrain.launch.project.own_imports import own_imports
 from jupyter_mntrain.launch.project.stage import stage_project
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 
 WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@lab")
 

@@ -17,7 +17,7 @@ from jupyter_mntrain.metrics.acceptance.acceptance_report import (
 )
 from jupyter_mntrain.metrics.acceptance.verdicts import judge
 from jupyter_mntrain.metrics.summary import OffPlan, OffPlanCause
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.doctor.benchmark import BenchedRank, Transport

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState, Trouble

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import jupyter_mntrain
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.fixes import FIXES, SPECIAL, fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.rows import has_rows_for
 
 ROOT = Path(jupyter_mntrain.__file__).parent

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.model.errors import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.judge import SAME_MOMENT_S, judge, lacks_links
+from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.ids import NodeId, Rank

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.system_errors import full_disk, system_errors_told
 
 

@@ -14,7 +14,7 @@ import pytest
 import jupyter_mntrain.model
 from jupyter_mntrain.model import api, errors, ids
 from jupyter_mntrain.model._record import Record, UserRecord
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records import metrics
 from jupyter_mntrain.model.records.job import JobSpec, Participant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from tests.doctor.healthy import healthy, with_path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace
 from jupyter_mntrain.notebook.panel.widgets import blocked

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.launch.torchrun import network_environment
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo, RdmaPort, RoceGid
 from jupyter_mntrain.plan.arrange import arrange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import Interface
 from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.members import choose_participants

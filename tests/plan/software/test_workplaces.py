@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace, Versions
 from jupyter_mntrain.plan.software.workplaces import refuse_lacking, working_in

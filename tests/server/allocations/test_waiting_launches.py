@@ -14,7 +14,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.http.json_handler import RequestRefusedError
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.sources.slots import SlotFile, write_slot
 from jupyter_mntrain.model.sources.source import NodesRequest

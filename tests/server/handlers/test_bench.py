@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.benches import BenchState
 from tests.cluster.conftest import wait_for
 from tests.server.conftest import Served, refused

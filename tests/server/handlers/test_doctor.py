@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.doctor.every import EVERY
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.long_works import WorkState
 from jupyter_mntrain.server.messages import DoctorAnswer
 from jupyter_mntrain.trust.authority import Subject

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.agent.live import free_port
 from tests.cluster.conftest import wait_for
 from tests.server.conftest import Served, refused

@@ -15,8 +15,8 @@ import pytest
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples, RankSamples
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.calls import Call, GroupCalls
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import RankStack
 from tests.agent.live import free_port

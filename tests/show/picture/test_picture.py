@@ -14,7 +14,7 @@ from PIL import Image
 
 from jupyter_mntrain.cluster import JobHistory, RankSeries
 from jupyter_mntrain.metrics.downsampled.prefix import Prefix
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.show.picture import WIDTH_PX, Picture
 from jupyter_mntrain.show.picture.spread import spread

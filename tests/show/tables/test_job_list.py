@@ -7,7 +7,7 @@ import io
 import msgspec
 from rich.console import Console
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.show.tables.job_list import job_table
 from tests.standin.jobs import view

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from jupyter_mntrain.metrics.entry_builder import job_entry
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.headline import headline_of, what_hurts
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (

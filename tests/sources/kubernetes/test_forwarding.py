@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.sources.kubernetes.forwarding import PodForwards
 from tests.sources.kubernetes import kubectl
 from tests.waiting import coming, until

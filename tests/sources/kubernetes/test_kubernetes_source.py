@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.source import changes
 from jupyter_mntrain.sources.kubernetes.kubernetes_source import KubernetesSource
 from jupyter_mntrain.sources.kubernetes.objects import JOB_LABEL

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_allocation
 from jupyter_mntrain.model.sources.source import Allocation, NodesRequest, SlotCommand
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource

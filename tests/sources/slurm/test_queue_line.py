@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.source import NodesRequest
 from jupyter_mntrain.sources.slurm.queue_line import (
     HeldNodes,

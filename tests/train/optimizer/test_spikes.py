@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from jupyter_mntrain.model.errors import Kind, NotFiniteError
+from jupyter_mntrain.model.errors import NotFiniteError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.recipe.sections import TrainSection
 from jupyter_mntrain.train.optimizer import spikes
 from jupyter_mntrain.train.optimizer.spikes import COUNTS, FEWEST, HISTORY, Spikes

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.train.pipeline.benchmark import CollectiveBenchmark, _of_wrong_values
 from jupyter_mntrain.train.world import join_world
 from tests.train.ranks import run_ranks

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.job import Leftover

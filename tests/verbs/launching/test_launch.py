@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import SILENCES, Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import Availability
 from jupyter_mntrain.plan import resolved

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.command import parse
 from jupyter_mntrain.verbs.launching.other_launchers import meant_by
 

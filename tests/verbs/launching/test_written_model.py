@@ -7,7 +7,8 @@ import pytest
 
 from jupyter_mntrain.cluster.files.job_files import WrittenFiles
 from jupyter_mntrain.launch.files.records import JobFiles, LargeFile
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.verbs.launching.answering.written_model import model_folder
 

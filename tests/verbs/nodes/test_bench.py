@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from PIL import Image
 
-from jupyter_mntrain.model.errors import Kind, MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.benchmark import Transport
 from tests.metrics.benchmark.reports import lines, nodes, report

@@ -7,7 +7,8 @@ import pytest
 
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
-from jupyter_mntrain.model.errors import Kind, MntrainError
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode
 from jupyter_mntrain.model.records.job import JobSpec, Participant

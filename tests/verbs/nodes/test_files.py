@@ -7,7 +7,8 @@ import pytest
 from jupyter_mntrain.cluster.files.job_files import WrittenFiles
 from jupyter_mntrain.launch.files.names import LargeName
 from jupyter_mntrain.launch.files.records import Cleaned, JobFiles, LargeFile
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from tests.wording import says
 

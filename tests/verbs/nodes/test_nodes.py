@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Availability

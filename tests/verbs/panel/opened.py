@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.node_row import FormRow

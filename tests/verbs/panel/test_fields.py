@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.launch.progress import SILENT
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.verbs.panel.choices import (
     Choices,

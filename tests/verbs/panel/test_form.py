@@ -8,7 +8,7 @@ import msgspec
 
 from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.launch.progress import SILENT
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import Availability, GpuProcess
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice

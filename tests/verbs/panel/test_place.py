@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.launch.progress import SILENT
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace
 from jupyter_mntrain.verbs.panel.fields import FormField

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.notebook.panel.html import predicted
 from jupyter_mntrain.plan.prediction.step import ring_traffic
 from jupyter_mntrain.show import formats

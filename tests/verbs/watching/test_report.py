@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster import LogLine
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.verdict import Verdict
 from tests.wording import wording

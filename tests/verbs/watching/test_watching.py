@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
+from jupyter_mntrain.model.errors import NodeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import RankStack
 from jupyter_mntrain.show.terminal import QuietScreen

@@ -20,7 +20,8 @@ from jupyter_mntrain.agent.machine.inventory import read_cpu_model
 from jupyter_mntrain.agent.machine.software.pythons import activated
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.launch.torchrun import thread_environment
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import Gpu, Workplace
 from jupyter_mntrain.model.records.plan import DEVICES_LIMIT_S, DeviceMeasurement, MeasureDevices
 from jupyter_mntrain.model.text.foreign import shown_line

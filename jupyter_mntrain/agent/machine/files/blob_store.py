@@ -20,7 +20,8 @@ from jupyter_mntrain.launch.files.arriving import SPARE_BYTES
 from jupyter_mntrain.launch.files.records import HeldThing
 from jupyter_mntrain.launch.project.tree import SHA256, Tree, blob_path, read_tree
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import PRIVATE, private_directory
 from jupyter_mntrain.model.quantities import rough_size
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from jupyter_mntrain.launch.files.manifest import MOST_FILES
 from jupyter_mntrain.launch.files.records import MOST_PULLED, JobFiles, LargeFile, WantedFiles
 from jupyter_mntrain.launch.project.tree import BLOBS, blob_path, check_paths, read_tree, sha256_of
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobRecord
 
 WORK = "work"

@@ -14,7 +14,8 @@ from jupyter_mntrain.launch.files.names import (
     inside,
     parse_root,
 )
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import private_directory
 
 

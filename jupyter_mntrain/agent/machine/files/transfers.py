@@ -33,7 +33,8 @@ from jupyter_mntrain.launch.files.records import (
     TransferState,
     WantedFiles,
 )
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 
 MOST = 16
 """Transfers that an agent knows at once, and how long it knows one that nothing happens to. What

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from jupyter_mntrain.agent.machine.software.versions import Installed, read_installed, with_driver
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.spec_check import CONDA, UV

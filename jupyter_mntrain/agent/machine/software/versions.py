@@ -17,7 +17,8 @@ import msgspec
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.launch.toolchain import PACKAGES, find_tools
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import GpuPlatform, Versions
 from jupyter_mntrain.model.text.foreign import shown_line

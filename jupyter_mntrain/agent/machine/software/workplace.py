@@ -11,8 +11,9 @@ from jupyter_mntrain import __version__
 from jupyter_mntrain.agent.machine.software.loaded import NO_LOADERS, LoadedBook, ModuleSearch
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
 from jupyter_mntrain.agent.machine.software.versions import Installed, as_loaded
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import FoundWorkplace, Versions, Workplace

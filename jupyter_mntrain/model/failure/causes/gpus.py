@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from jupyter_mntrain.model.errors import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
+from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import GpuHealth
 from jupyter_mntrain.model.records.job import PartStatus

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.sources.source import Allocation, NodeSource, NodesRequest, Slot
 from jupyter_mntrain.show.problems import problem_text

@@ -10,7 +10,8 @@ from rich.console import Group
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_float, bounded_int
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import BEST, WantedStep
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant

@@ -10,7 +10,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_mntrain.families.directories import has_tokenizer
-from jupyter_mntrain.model.errors import Kind, MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import TRAINER
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
 from jupyter_mntrain.verbs.verb import Context, joined_cluster

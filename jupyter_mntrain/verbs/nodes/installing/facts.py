@@ -10,7 +10,8 @@ import msgspec
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.trust.certificates import fingerprint, load_certificate
 
 _LIKE_OURS = ("torch", "transformers")

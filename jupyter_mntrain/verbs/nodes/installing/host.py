@@ -14,7 +14,8 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import DEFAULT_PORT
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.verbs.nodes.installing import look
 from jupyter_mntrain.verbs.nodes.installing.admission import INTERVAL_S, MULTICAST_S, admit

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text, size_text
 from jupyter_mntrain.trust.joining.join_server import SET_CLOCK, TOLERANCE_S
 from jupyter_mntrain.verbs.nodes.installing.facts import Facts, Wanted

@@ -12,7 +12,8 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.model.errors import Kind, MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.show.problems import problem_text

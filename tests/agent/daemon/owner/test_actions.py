@@ -11,7 +11,8 @@ import pytest
 from jupyter_mntrain.agent.daemon.owner import change_availability
 from jupyter_mntrain.agent.membership.availability import FILE, NodeAvailability
 from jupyter_mntrain.agent.options import parse_options
-from jupyter_mntrain.model.errors import Kind, SpecError
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import Availability
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin.nodes import gpu

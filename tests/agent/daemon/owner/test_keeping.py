@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_mntrain.agent.daemon.owner import Keeping
 from jupyter_mntrain.agent.membership.availability import NodeAvailability, availability_file
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.state import apply, new_part

@@ -13,7 +13,8 @@ import pytest
 from jupyter_mntrain.agent.machine.devices import measuring
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.devices.measuring import BESIDE_A_JOB, DeviceMeter
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace, Gpu, Workplace
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices

@@ -13,7 +13,8 @@ from jupyter_mntrain.agent.attempt.project_files import write_project
 from jupyter_mntrain.agent.machine.files import blob_store
 from jupyter_mntrain.agent.machine.files.blob_store import BlobStore, UploadPart
 from jupyter_mntrain.launch.project.tree import Tree, TreeFile, encode_tree, sha256_of
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 
 
 @pytest.fixture

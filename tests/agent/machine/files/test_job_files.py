@@ -17,7 +17,8 @@ from jupyter_mntrain.agent.machine.files.space import SMALL_BYTES, FileSpace, In
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.launch.files.records import CleanRequest, WantedFiles
 from jupyter_mntrain.launch.project.tree import Tree, TreeFile, blob_path, encode_tree, sha256_of
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobRecord
 from tests.standin.jobs import JOB, record
 

@@ -18,7 +18,8 @@ from jupyter_mntrain.launch.files import arriving
 from jupyter_mntrain.launch.files.manifest import read_manifest
 from jupyter_mntrain.launch.files.names import LargeName
 from jupyter_mntrain.launch.files.records import CleanRequest, Deposit, PieceManifest
-from jupyter_mntrain.model.errors import Kind, MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.waiting import until
 
 CONTENT = b"0123456789"

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
-from jupyter_mntrain.model.errors import Kind, RefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.probes import MEASURE_LEASE_S, MeasureLease
 from tests.wording import says

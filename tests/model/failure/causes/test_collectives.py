@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.calls import Call, GroupCalls
 from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call, missing_call
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.judge import judge
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import Doing, PartStatus, RankStack, Stall

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.quiet import LEAD_S
 from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState
 from jupyter_mntrain.model.records.job import Doing, PartStatus, RankStack, Stall

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.judge import judge
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Disk, DiskUse, Evidence, NetworkState

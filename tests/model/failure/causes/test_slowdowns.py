@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind
 from jupyter_mntrain.model.failure.causes.slowdowns import change_of_rank
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.pressure import Measure, Pressure, RankPressure
 

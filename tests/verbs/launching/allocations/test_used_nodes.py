@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import JobNotFoundError, Kind, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.verbs.controlling.stop import StopVerb

@@ -10,7 +10,8 @@ import pytest
 
 from jupyter_mntrain import awaited_job
 from jupyter_mntrain.model.environment import CLUSTER_VARIABLE
-from jupyter_mntrain.model.errors import Kind, RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.source import Allocation
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.bundles import plain_text

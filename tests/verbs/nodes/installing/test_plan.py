@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, NodeError
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import fingerprint, pem_of
 from jupyter_mntrain.verbs.nodes.installing.facts import (

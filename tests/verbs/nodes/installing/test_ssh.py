@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
+from jupyter_mntrain.model.errors import NodeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.nodes.installing import look
 from jupyter_mntrain.verbs.nodes.installing.facts import driver_python, read_facts
 from jupyter_mntrain.verbs.nodes.installing.plan import look_command

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.launch.progress import SILENT
-from jupyter_mntrain.model.errors import DoctorRefusedError, Kind, RefusedError
+from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.verbs.panel.choices import NodeChoice

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import Kind, NodeError, SpecError
+from jupyter_mntrain.model.errors import NodeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.verbs.panel.checks import Findings, check_port
 from jupyter_mntrain.verbs.panel.choices import Choices

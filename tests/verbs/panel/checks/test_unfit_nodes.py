@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.cluster import NodeView
-from jupyter_mntrain.model.errors import Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.verbs.panel.choices import NodeChoice
 from tests.standin.cluster import StandInCluster, node
