@@ -78,6 +78,20 @@ def test_zeros_stay_zeros(form: Format) -> None:
         assert not seen(torch.zeros(4, 72), form, *key).any()
 
 
+def test_compiled_it_writes_the_same_messages() -> None:
+    encoding, decoding = (
+        torch.compile(one, backend="aot_eager", fullgraph=True, dynamic=False)
+        for one in (encode, decode)
+    )
+    values, into = some(2, 9, 136), torch.empty(2, 9, 136)
+    dither = dither_of(values.shape, "int4", (1, 2), CPU)
+    with torch.no_grad():
+        message = encoding(values, "int4", dither)
+        decoding(message, "int4", into, dither)
+    assert torch.equal(message, encode(values, "int4", dither))
+    assert torch.equal(into, seen(values, "int4", 1, 2))
+
+
 @pytest.mark.parametrize("form", PACKED)
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_does_not_become_a_number(form: Format, wrong: float) -> None:
