@@ -143,7 +143,7 @@ class Gathering:
         peers = {one.address for one in self._placements if one.node_id != self._node_id}
         found = next((one for one in read_interfaces(sysfs) if one.name == name), None)
         device = sysfs / "class" / "net" / name
-        tcp = counters(proc)
+        tcp = counters("Tcp", proc)
         return NetworkState(
             interface=name,
             is_there=found is not None,

@@ -28,41 +28,48 @@ _RESEND_TIMER = "01"
 """States in ``/proc/net/tcp``, see proc_net_tcp.txt of the kernel."""
 
 
-def counters(proc: Path = PROC) -> dict[str, int]:
-    """Read the counters of ``/proc/net/snmp``; empty where there are none."""
+def counters(protocol: str, proc: Path = PROC, file: str = "snmp") -> dict[str, int]:
+    """Read the kernel's counters of a protocol, from a line of names and a line of numbers; empty
+    where there are none.
+    """
     try:
-        lines = (proc / "net" / "snmp").read_text().splitlines()
-        names, values = [line.split()[1:] for line in lines if line.startswith("Tcp:")]
+        lines = (proc / "net" / file).read_text().splitlines()
+        names, values = [line.split()[1:] for line in lines if line.startswith(f"{protocol}:")]
         return {name: int(value) for name, value in zip(names, values, strict=True)}
     except (OSError, ValueError):
         return {}
 
 
-def stuck_connections(addresses: Collection[str], proc: Path = PROC) -> tuple[StuckConnection, ...]:
-    """Find open connections from these addresses that keep retransmitting the same packet."""
+def tcp_sockets(proc: Path = PROC) -> list[list[str]]:
+    """Return the words of each line of ``/proc/net/tcp``: sl, local_address, rem_address, st,
+    tx_queue:rx_queue, tr:tm->when, retrnsmt and more.
+    """
     try:
         lines = (proc / "net" / "tcp").read_text().splitlines()[1:]
     except OSError:
-        return ()
-    found = sorted(_stuck(lines, addresses), key=lambda one: -one.resends)
+        return []
+    return [words for line in lines if len(words := line.split()) > 6]
+
+
+def stuck_connections(addresses: Collection[str], proc: Path = PROC) -> tuple[StuckConnection, ...]:
+    """Find open connections from these addresses that keep retransmitting the same packet."""
+    found = sorted(_stuck(tcp_sockets(proc), addresses), key=lambda one: -one.resends)
     return tuple(found[:MOST_CONNECTIONS])
 
 
-def _stuck(lines: list[str], addresses: Collection[str]) -> Iterator[StuckConnection]:
-    for line in lines:
-        # sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt …
-        _, local, remote, state, queues, timer, resends, *_ = line.split()
+def _stuck(sockets: list[list[str]], addresses: Collection[str]) -> Iterator[StuckConnection]:
+    for _, local, remote, state, queues, timer, resends, *_ in sockets:
         is_stuck = timer.startswith(_RESEND_TIMER) and int(resends, 16) >= LEAST_RESENDS
-        if state == _ESTABLISHED and is_stuck and _host(local) in addresses:
+        if state == _ESTABLISHED and is_stuck and host(local) in addresses:
             unacknowledged = int(queues.partition(":")[0], 16)
             yield StuckConnection(
-                peer=_host(remote),
+                peer=host(remote),
                 unacknowledged_bytes=unacknowledged,
                 resends=int(resends, 16),
             )
 
 
-def _host(endpoint: str) -> str:
+def host(endpoint: str) -> str:
     """Convert ``0100007F:1F90`` to ``127.0.0.1``: the kernel uses its own byte order."""
     return socket.inet_ntoa(struct.pack("=I", int(endpoint.partition(":")[0], 16)))
 

@@ -60,8 +60,8 @@ def test_a_healthy_connection_is_not_stuck_and_is_counted() -> None:
         with socket.create_connection(server.getsockname()) as client:
             client.sendall(bytes(1000))
         assert stuck_connections({"127.0.0.1"}) == ()
-    assert counters()["OutSegs"] > 0
-    assert counters(Path("/none")) == {}
+    assert counters("Tcp")["OutSegs"] > 0
+    assert counters("Tcp", Path("/none")) == {}
 
 
 def gathering(

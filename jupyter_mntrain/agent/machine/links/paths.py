@@ -11,14 +11,20 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from jupyter_mntrain.agent.machine.interfaces import neighbors, read_interfaces
-from jupyter_mntrain.agent.machine.links.probe import unacknowledged
+from jupyter_mntrain.agent.machine.links.probe import (
+    ECHOED,
+    TOKEN_BYTES,
+    round_trip_s,
+    unacknowledged,
+)
+from jupyter_mntrain.agent.machine.ports import PROC, counters, host, tcp_sockets
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.doctor.paths import (
     Flow,
@@ -40,8 +46,6 @@ from jupyter_mntrain.model.records.node import Interface
 # two is the firewall.
 
 
-PROC = Path("/proc")
-
 _OTHERWISE = ("InHdrErrors", "InAddrErrors", "ForwDatagrams", "InDiscards", "InUnknownProtos")
 """What else may become of a packet that arrives."""
 
@@ -50,7 +54,7 @@ _SYN_RECEIVED = "03"
 
 def dropped_packets(proc: Path = PROC) -> int:
     """Return the number of packets that were dropped on arrival since the machine started."""
-    ip = _table(proc / "net" / "snmp", "Ip")
+    ip = counters("Ip", proc)
     gathered = ip.get("ReasmReqds", 0) - ip.get("ReasmOKs", 0)
     arrived = ip.get("InReceives", 0) - ip.get("InDelivers", 0)
     return arrived - gathered - sum(ip.get(name, 0) for name in _OTHERWISE)
@@ -58,20 +62,14 @@ def dropped_packets(proc: Path = PROC) -> int:
 
 def kept_packets(proc: Path = PROC) -> int:
     """Return the number of TCP retransmissions that could not be sent since the machine started."""
-    return _table(proc / "net" / "netstat", "TcpExt").get("TCPRetransFail", 0)
+    return counters("TcpExt", proc, "netstat").get("TCPRetransFail", 0)
 
 
 def half_open(ports: frozenset[int], proc: Path = PROC) -> tuple[str, ...]:
     """Return addresses whose connections to a port were answered, but stayed half open."""
-    try:
-        lines = (proc / "net" / "tcp").read_text().splitlines()[1:]
-    except OSError:
-        return ()
-    # sl local_address rem_address st …: 0: 0100007F:1F90 0200007F:A1B2 03 …
-    rows = [words[1:4] for line in lines if len(words := line.split()) > 3]
     found = {
-        _address(remote.partition(":")[0])
-        for local, remote, state in rows
+        host(remote)
+        for _, local, remote, state, *_ in tcp_sockets(proc)
         if state == _SYN_RECEIVED and int(local.partition(":")[2], 16) in ports
     }
     return tuple(sorted(found))
@@ -86,30 +84,12 @@ def port_range(proc: Path = PROC) -> tuple[int, int] | None:
         return None
 
 
-def _address(text: str) -> str:
-    """Parse an address of four bytes in hexadecimal, in little-endian order."""
-    return ".".join(str(byte) for byte in reversed(bytes.fromhex(text)))
-
-
-def _table(path: Path, name: str) -> Mapping[str, int]:
-    """Return the counters of a protocol, from a line of names and a line of numbers."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    rows = [line.split()[1:] for line in lines if line.startswith(f"{name}:")]
-    return dict(zip(rows[0], map(int, rows[1]), strict=False)) if len(rows) == 2 else {}
-
-
 # Path listener: answers trials of other nodes, on a random port and on some more, for seconds.
 
 
 LIFE_S = 10.0
 """How long an agent listens for the trials of other nodes, which the driver ends after about 3
 s."""
-TOKEN_BYTES = 16
-ECHOED = b"e"
-"""What is sent back; any other byte is one of many that are only received."""
 HEADER_BYTES = 28
 """Of IP and UDP."""
 SIZE = struct.Struct("=I")
@@ -521,8 +501,8 @@ def _talk(target: PathTarget, piece_bytes: int) -> _Talk:
         round_trips_s: list[float] = []
         small = None
         try:
-            round_trips_s += [_round_trip_s(connection, target.ticket.token.encode())]
-            round_trips_s += [_round_trip_s(connection, ECHOED) for _ in range(SMALL_PACKETS)]
+            round_trips_s += [round_trip_s(connection, target.ticket.token.encode())]
+            round_trips_s += [round_trip_s(connection) for _ in range(SMALL_PACKETS)]
             small = _counted(connection)
             has_arrived = _arrives(connection, TRIED_BYTES)
         except OSError as error:
@@ -550,14 +530,6 @@ def _is_lossy(small: _Counted | None, now: _Counted) -> bool:
     if small is None or small.again:
         return now.again > 0
     return now.delivered > small.delivered and now.again > 0
-
-
-def _round_trip_s(connection: socket.socket, sent: bytes) -> float:
-    begin_s = time.perf_counter()
-    connection.sendall(sent)
-    if connection.recv(1) != ECHOED:
-        raise ConnectionError("the other end hung up")
-    return time.perf_counter() - begin_s
 
 
 def _arrives(connection: socket.socket, size: int) -> bool:

@@ -439,7 +439,7 @@ them."""
 TRIPS_S = 0.5
 FEWEST_TRIPS = 3
 
-_ECHOED = b"e"
+ECHOED = b"e"
 """Any other byte is the first of what is sent in bulk."""
 
 
@@ -453,12 +453,12 @@ def measure_latency(connection: socket.socket) -> Latency:
     """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     one_way_s: list[float] = []
-    _round_trip_s(connection)
+    round_trip_s(connection)
     end_s = time.monotonic() + TRIPS_S
     while len(one_way_s) < MOST_TRIPS and (
         time.monotonic() < end_s or len(one_way_s) < FEWEST_TRIPS
     ):
-        one_way_s.append(_round_trip_s(connection) / 2)
+        one_way_s.append(round_trip_s(connection) / 2)
     ordered = sorted(one_way_s)
     return Latency(
         median_s=statistics.median(ordered),
@@ -474,13 +474,13 @@ def echo(connection: socket.socket) -> None:
         OSError: the other end is silent for the connection's time.
     """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    while (byte := connection.recv(1)) == _ECHOED:
+    while (byte := connection.recv(1)) == ECHOED:
         connection.sendall(byte)
 
 
-def _round_trip_s(connection: socket.socket) -> float:
+def round_trip_s(connection: socket.socket, sent: bytes = ECHOED) -> float:
     begin_s = time.perf_counter()
-    connection.sendall(_ECHOED)
-    if connection.recv(1) != _ECHOED:
+    connection.sendall(sent)
+    if connection.recv(1) != ECHOED:
         raise ConnectionError("the other end hung up")
     return time.perf_counter() - begin_s
