@@ -219,7 +219,7 @@ class Job:
             view = self.view()
             ended = sum(part.state in TERMINAL for part in view.parts)
             held = [part.awaited for part in view.parts if part.awaited]
-            what = "; ".join(["waiting for the end", *held])
+            what = "; ".join([f"waiting for the end of {self.id}", *held])
             progress.report(what, ended, len(view.parts))
             return view.state in TERMINAL
 
@@ -237,7 +237,8 @@ class Job:
         Args:
             before: the job when it was asked.
         """
-        progress.report("waiting for the checkpoint", 0, 1)
+        what = f"waiting for the checkpoint of {self.id}"
+        progress.report(what, 0, 1)
 
         def is_answered() -> bool:
             now = self.view()
@@ -245,7 +246,7 @@ class Job:
             return is_over or requested_save(now, before) is not None
 
         self._driver.live.changes.wait_until(is_answered, timeout_s)
-        progress.report("waiting for the checkpoint", 1, 1)
+        progress.report(what, 1, 1)
         now = self.view()
         return requested_save(now, before) if now.attempt.number == before.attempt.number else None
 

@@ -233,5 +233,5 @@ def test_what_is_waited_for_is_said(near: Cluster, job: Job) -> None:
     job.kill(progress=heard)
     job.wait(20, progress=heard)
     pieces = heard.pieces()
-    assert pieces["telling the nodes to stop"] == [(0, 2), (1, 2), (2, 2)]
-    assert pieces["waiting for the end"][-1] == (2, 2)
+    assert pieces[f"telling the nodes to stop {job.id}"] == [(0, 2), (1, 2), (2, 2)]
+    assert pieces[f"waiting for the end of {job.id}"][-1] == (2, 2)

@@ -13,6 +13,7 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from tests.agent.live import LiveAgent
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +74,7 @@ def test_every_verb_of_a_driver(agents: list[LiveAgent], cluster: Cluster, tmp_p
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=3 * PATIENCE_S,
         check=False,
     )
     assert told.returncode == 0, told.stderr

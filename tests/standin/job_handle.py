@@ -98,7 +98,7 @@ class StandInJob(ResumableJob, LabeledJob):
         self._sample = Sample(history, self._sample.now_s)
 
     def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
-        progress.report("waiting for the end", 0, len(self.view().parts))
+        progress.report(f"waiting for the end of {self.id}", 0, len(self.view().parts))
         if self.interrupts_wait:
             raise KeyboardInterrupt
         if self._ends_as:
@@ -174,7 +174,7 @@ class StandInJob(ResumableJob, LabeledJob):
         grace_s: float = 2.0,
         progress: Progress = SILENT,
     ) -> JobView:
-        progress.report("telling the nodes to stop", 0, len(self.view().parts))
+        progress.report(f"telling the nodes to stop {self.id}", 0, len(self.view().parts))
         self.calls.append(("stop", (reason, grace_s)))
         return self.view()
 
@@ -192,6 +192,6 @@ class StandInJob(ResumableJob, LabeledJob):
             raise
 
     def kill(self, *, progress: Progress = SILENT) -> JobView:
-        progress.report("telling the nodes to stop", 0, len(self.view().parts))
+        progress.report(f"telling the nodes to stop {self.id}", 0, len(self.view().parts))
         self.calls.append(("kill", None))
         return self.view()

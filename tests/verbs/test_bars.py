@@ -161,11 +161,19 @@ def test_data_alone_shows_no_bar() -> None:
         (["status", "j-7f3a"], ["looking for job j-7f3a", "reading the job's history"]),
         (
             ["stop", "j-7f3a"],
-            ["looking for job j-7f3a", "telling the nodes to stop", "waiting for the end"],
+            [
+                "looking for job j-7f3a",
+                "telling the nodes to stop j-7f3a9c21",
+                "waiting for the end of j-7f3a9c21",
+            ],
         ),
         (
             ["kill", "j-7f3a"],
-            ["looking for job j-7f3a", "telling the nodes to stop", "waiting for the end"],
+            [
+                "looking for job j-7f3a",
+                "telling the nodes to stop j-7f3a9c21",
+                "waiting for the end of j-7f3a9c21",
+            ],
         ),
         (
             ["launch", "train.py", "--member", "wopr", "--detach"],

@@ -207,6 +207,7 @@ class _Fetching:
     ) -> None:
         self._job_id, self._seats, self._path, self._held = job_id, seats, path, held
         self._owners, self._progress = owners, progress
+        self._what = f"{job_id}:{path}" if path else job_id
         self._differ: set[str] = set()
         self._folders = self._folder_names()
         self._parts: list[_Part] = []
@@ -229,7 +230,7 @@ class _Fetching:
             arriving = Arriving(to, to.parent, key, here, is_shared=True)
             transfers = {seat: transfer_of(self._job_id, "", one) for seat, one in of.items()}
             self._parts.append(_Part(arriving, transfers))
-        with alone(self._parts[0].arriving.folder, f"{self._path or 'all'} of job {self._job_id}"):
+        with alone(self._parts[0].arriving.folder, self._what):
             await self._fetch_all()
         return PulledFiles(
             job_id=self._job_id,
@@ -258,7 +259,7 @@ class _Fetching:
             pieces = range(len(part.arriving.manifest.pieces))
             part.missing.extend(one for one in pieces if one not in part.arriving.held)
         missing = sum(len(part.missing) for part in self._parts)
-        count = Count(self._progress, f"pulling {self._path or self._job_id}, pieces", missing)
+        count = Count(self._progress, f"pulling {self._what}, pieces", missing)
         try:
             async with asyncio.TaskGroup() as group:
                 for seat in list(self._came) * AT_ONCE:
@@ -266,7 +267,7 @@ class _Fetching:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         self._refuse_unfinished()
-        self._progress.report("writing to the disk", 0, None)
+        self._progress.report(f"writing {self._what} to the disk", 0, None)
         await asyncio.to_thread(self._place)
 
     async def _manifests(self) -> list[tuple[dict[int, PieceManifest], bool]]:
@@ -430,7 +431,8 @@ class _Fetching:
             one.prepare(f"{self._job_id}:{self._path}\n", self._tell_checked, others_bytes=needed)
 
     def _tell_checked(self, done_bytes: int) -> None:
-        self._progress.report("checking what is here, MiB", done_bytes // MIB, None)
+        what = f"checking what is here of {self._what}, MiB"
+        self._progress.report(what, done_bytes // MIB, None)
 
     def _place(self) -> None:
         for part in self._parts:

@@ -292,7 +292,7 @@ class AgentLauncher:
         placements = self.live.job(job_id).attempt.placements
         clients = [self.live.client_of(placement) for placement in placements]
         request = StopRequest(reason=reason, grace_s=grace_s)
-        told = Count(progress, "telling the nodes to stop", len(clients))
+        told = Count(progress, f"telling the nodes to stop {job_id}", len(clients))
 
         async def stop(client: AgentClient) -> JobRecord:
             return await persist(lambda: client.stop(job_id, request), pauses_s=self.pauses_s)

@@ -154,7 +154,7 @@ async def test_a_launch_says_how_far_it_is(lab: Lab) -> None:
     ]
     heard = Heard()
     await lab.launcher.stop(JOB, reason="enough", grace_s=0.0, progress=heard)
-    assert heard.pieces() == {"telling the nodes to stop": counted}
+    assert heard.pieces() == {f"telling the nodes to stop {JOB}": counted}
 
 
 async def test_a_launch_that_fails_says_how_far_undoing_it_is(lab: Lab) -> None:
