@@ -21,7 +21,8 @@ from jupyter_mntrain.verbs.launching.other_launchers import meant_by
         ("torchrun --nproc_per_node=gpu --rdzv-endpoint=h:1 train.py x", "train.py", ("x",), ""),
         ("torchrun --standalone -m pkg.train --lr 1", "pkg.train", ("--lr", "1"), ""),
         ("accelerate launch --num_processes 4 train.py --a b", "train.py", ("--a", "b"), "4"),
-        ("accelerate launch --config_file a.yaml train.py", "train.py", (), ""),
+        ("fabric run --num-nodes 2 train.py --lr 1", "train.py", ("--lr", "1"), ""),
+        ("lightning run model --devices=2 train.py", "train.py", (), ""),
         ("deepspeed --num_gpus=8 train.py --deepspeed", "train.py", ("--deepspeed",), "8"),
         ("python -m torch.distributed.launch --nproc_per_node=2 a.py", "a.py", (), "2"),
         ("python3 -u -m torch.distributed.run --nproc_per_node 2 a.py", "a.py", (), "2"),
@@ -70,7 +71,26 @@ def test_what_is_meant_is_written_out(program: str):
         ("llamafactory-cli train a.yaml", "--module llamafactory.launcher -- a.yaml"),
         ("llamafactory-cli -- train a.yaml", "--module llamafactory.launcher -- a.yaml"),
         ("axolotl train a.yaml --lr 1", "--module axolotl.cli.train -- a.yaml --lr 1"),
-        ("tune run full_finetune_distributed", "--module MODULE"),
+        ("lmf train a.yaml", "--module llamafactory.launcher -- a.yaml"),
+        (
+            "axolotl train a.yaml --launcher torchrun --lr 1 -- --nnodes 2 --rdzv_id 3",
+            "--module axolotl.cli.train -- a.yaml --lr 1",
+        ),
+        ("litgpt finetune_full m", "--module litgpt -- finetune_full m --num_nodes NODES"),
+        ("litgpt pretrain m --num_nodes=2", "--module litgpt -- pretrain m --num_nodes=2"),
+        ("litgpt download m", "--module litgpt -- download m"),
+        ("yolo train data=a.yaml", "--torchrun=--no-python yolo -- train data=a.yaml"),
+        (
+            "tune run --nnodes 2 --standalone full_dist --config llama/1B_full lr=1",
+            (
+                "tune cp full_dist full_dist.py; tune cp llama/1B_full 1B_full.yaml; "
+                "mntrain launch full_dist.py --file 1B_full.yaml -- --config 1B_full.yaml lr=1"
+            ),
+        ),
+        (
+            "tune run mine/full.py --config a.yaml",
+            "mntrain launch mine/full.py --file a.yaml -- --config a.yaml",
+        ),
         ("bash run.sh", "SCRIPT.py"),
         ("./run.sh --lr 1", "SCRIPT.py"),
         ("./run.sh --lr 1", "--torchrun=--no-python ./run.sh"),
@@ -82,6 +102,59 @@ def test_programs_that_start_ranks_lead_to_what_a_rank_runs(line: str, fix: str)
         parse(["launch", *shlex.split(line)], program="mntrain")
     assert caught.value.kind is Kind.BAD_COMMAND
     assert fix in caught.value.fix
+
+
+@pytest.mark.wording
+def test_a_configuration_that_is_here_is_sent_with_all_that_it_may_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "a.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as caught:
+        parse(["launch", "llamafactory-cli", "train", "a.yaml"], program="mntrain")
+    assert caught.value.fix == "mntrain launch --project . --module llamafactory.launcher -- a.yaml"
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("WANDB_MODE=offline train.py", "launch --env WANDB_MODE=offline train.py"),
+        ("A=1 _B= train.py -- --lr 1", "launch --env A=1 --env _B= train.py -- --lr 1"),
+        ("env A=1 python train.py --lr 1", "launch --env A=1 train.py -- --lr 1"),
+        ("uv run train.py", "launch train.py"),
+        ("uv run torchrun --nproc_per_node=2 t.py", "launch t.py, with --member HOST:2 for"),
+        (
+            "CUDA_VISIBLE_DEVICES=0,2 A=1 torchrun --nproc_per_node=2 t.py",
+            "launch --env A=1 t.py, with --member HOST:gpu0,2 for each node",
+        ),
+        (
+            (
+                "FORCE_TORCHRUN=1 NNODES=2 NODE_RANK=0 MASTER_ADDR=a MASTER_PORT=1 "
+                "llamafactory-cli train a.yaml"
+            ),
+            "launch --module llamafactory.launcher -- a.yaml",
+        ),
+        ("A=1 bash run.sh", "launch --env A=1 --torchrun=--no-python run.sh"),
+        (
+            "fabric run --num-nodes=2 --devices 1 --precision bf16-mixed --main-port 1 t.py",
+            (
+                "--env LT_CLI_USED=1 --env LT_DEVICES=1 --env LT_NUM_NODES=2 "
+                "--env LT_PRECISION=bf16-mixed t.py"
+            ),
+        ),
+    ],
+)
+def test_a_line_of_a_shell_keeps_its_variables(line: str, fix: str):
+    with pytest.raises(SpecError) as caught:
+        parse(["launch", *shlex.split(line)], program="mntrain")
+    assert caught.value.kind is Kind.BAD_COMMAND
+    assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize("line", ["env", "A=1", "env.py"])
+def test_a_word_that_only_looks_like_a_shells_is_none(line: str):
+    assert parse(["launch", *line.split()], program="mntrain")
 
 
 @pytest.mark.wording
