@@ -117,6 +117,8 @@ def pending_job(
             job, script=installed, unsent=lacks if spec.workdir is None else {}
         )
     script = read_script(text, arguments, spec.environment, name=name)
+    there_too = (one for one in script.loads if (current_folder() / one.what).is_file())
+    script = msgspec.structs.replace(script, reads=(*script.reads, *there_too))
     # Its package comes before a module, and what that imports from it.
     own = {spec.entry[1].partition(".")[0]} if spec.entry[0] == "-m" else set[str]()
     foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project, own))

@@ -44,7 +44,7 @@ _OPENERS: Final = frozenset(
 """Functions that take a path and a mode."""
 _HARMLESS: Final = re.compile(
     r"print|len|(add_)?argument|getenv|get|join|joinpath|Path|PurePath|str|fspath|expanduser"
-    r"|abspath|realpath|resolve|absolute|stat|getsize|startswith|endswith|device"
+    r"|load_dotenv|abspath|realpath|resolve|absolute|stat|getsize|startswith|endswith|device"
 )
 """Functions that make no file, by their last name."""
 _OTHERS: Final = re.compile(r"subprocess\.\w+|os\.(system|popen|exec\w+|spawn\w+)")
@@ -104,6 +104,7 @@ class ScriptNeeds(Record, frozen=True):
         variables: of its environment that it takes without a default.
         asks: variables that it takes if they are there.
         reads, writes: files and folders.
+        loads: files that it takes if they are there.
         makes: what it may make, first folders of it alone: all that it writes, or hands to
             functions of which it is not known what they do.
         gpus: what fails where there is no GPU.
@@ -123,6 +124,7 @@ class ScriptNeeds(Record, frozen=True):
     variables: tuple[Need, ...] = ()
     asks: tuple[Need, ...] = ()
     reads: tuple[Need, ...] = ()
+    loads: tuple[Need, ...] = ()
     writes: tuple[Need, ...] = ()
     makes: frozenset[str] = frozenset()
     gpus: tuple[Need, ...] = ()
@@ -168,6 +170,7 @@ def read_script(
         variables=_first(one for one in reading.variables if one.what not in own),
         asks=_first(one for one in reading.asks if one.what not in {*given, *reading.may_set}),
         reads=_first(reading.reads),
+        loads=_first(reading.loads),
         writes=_first(reading.writes),
         gpus=_first(reading.gpus),
         sets=reading.sets,
@@ -201,6 +204,7 @@ class _ScriptReading:
         self.variables: list[Need] = []
         self.asks: list[Need] = []
         self.reads: list[Need] = []
+        self.loads: list[Need] = []
         self.writes: list[Need] = []
         self.gpus: list[Need] = []
         self.made: set[str] = set()
@@ -406,11 +410,23 @@ class _ScriptReading:
             self._note(path, is_certain, is_written=_is_written(mode, node.keywords))
         elif last in _WRITING or last in _READING:
             self._note(of, is_certain, is_written=last in _WRITING)
+        self._load(node, last, is_certain)
         for known, is_written in ((_WRITERS, True), (_READERS, False)):
             place = known.get(called, known.get(last))
             if place is not None and len(node.args) > place:
                 is_made = is_written or (last == "memmap" and _is_written((), node.keywords))
                 self._note(node.args[place], is_certain, is_written=is_made)
+
+    def _load(self, node: ast.Call, last: str, is_certain: bool) -> None:
+        """Note what ``load_dotenv`` loads, and what torch's ``cpp_extension.load`` compiles."""
+        if last == "load_dotenv":
+            named = next((told.path for one in node.args if (told := self._paths.of(one))), "")
+            self.loads.append(Need(named or ".env", node.lineno))
+        given = [one.value for one in node.keywords if one.arg == "sources"]
+        match given or node.args[1:2]:
+            case [ast.List(elts=found) | ast.Tuple(elts=found)] if last == "load":
+                for one in found:
+                    self._note(one, is_certain, is_written=False)
 
     def _needs_gpu(self, node: ast.Call, called: str, last: str) -> bool:
         """Whether a call fails on a machine without GPUs."""

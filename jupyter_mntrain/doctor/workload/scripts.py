@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
+from pathlib import PurePath, PurePosixPath
 from typing import Final
 
 from jupyter_mntrain.doctor.check import (
@@ -245,7 +245,7 @@ class ScriptFiles(Check):
                 alike = [one for one in lost if kinds[one.what] == kinds[lost[0].what]]
                 yield self._lost(node, job, alike, is_there=kinds[lost[0].what] != "missing")
             elif job.unsent_arguments:
-                yield self._unsent_argument(node, job)
+                yield self._unsent_arguments(node, job)
             elif (lack := _lacks_given(case, node, job)) is not None:
                 yield self._not_given(node, job, *lack)
             elif node.facts is not None:
@@ -270,6 +270,8 @@ class ScriptFiles(Check):
         fix = f"send {it}: {how}; or give the absolute path that {has} on the nodes"
         if lack.how:
             fix = f"send {it}: {_options(job.unsent[one.what].how for one in alike)}"
+        if PurePosixPath(first.what).name == ".env":
+            fix = f"give what ranks need of it: --env NAME, or NAME=VALUE; or {fix}"
         reads = "reads" if first.is_certain else "may read"
         problem = Problem(
             kind=Kind.NO_FILE,
@@ -279,16 +281,20 @@ class ScriptFiles(Check):
         # It may make it itself, or change to another folder.
         return self.found("slows", node, shown_line(first.what), problem)
 
-    def _unsent_argument(self, node: CheckedNode, job: PendingJob) -> Finding:
-        given, how = next(iter(job.unsent_arguments.items()))
-        path = shown_line(given)
+    def _unsent_arguments(self, node: CheckedNode, job: PendingJob) -> Finding:
+        given = job.unsent_arguments
+        argument, are, it, has = "an argument", "is", "it", "path that it has"
+        if len(given) > 1:
+            argument, are, it, has = "arguments", "are", "them", "paths that they have"
+        paths = _listed(given)
         problem = Problem(
             kind=Kind.NO_FILE,
-            cause=f"{path}, which {_name(job)} is given as an argument, is here, but is not sent",
-            fix=f"send it: {shown_line(how)}; or give the absolute path that it has on the nodes",
+            cause=f"{paths}, which {_name(job)} is given as {argument}, {are} here, but {are} not "
+            "sent",
+            fix=f"send {it}: {_options(given.values())}; or give the absolute {has} on the nodes",
         )
-        # It may be no path, or one that the script makes.
-        return self.found("slows", node, path, problem)
+        # They may be no paths, or what the script makes.
+        return self.found("slows", node, paths, problem)
 
     def _lost(
         self, node: CheckedNode, job: PendingJob, lost: Sequence[Need], *, is_there: bool

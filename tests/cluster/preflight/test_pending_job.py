@@ -247,6 +247,26 @@ def test_arguments_that_name_what_is_here_and_not_sent_are_told(
         assert pending_job(shared, "node1").unsent_arguments == {}
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("load_dotenv()", ".env"),
+        ("load_dotenv(find_dotenv())", ".env"),
+        ("dotenv.load_dotenv('own.env')", "own.env"),
+    ],
+)
+def test_variables_in_a_file_that_is_here_and_not_sent_are_told(
+    call: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    job = spec({"train.py": f"if cold:\n    {call}"})
+    assert pending_job(job, "node1").unsent == {}  # nor is it missed where there is none
+    (tmp_path / name).write_text("TOKEN=1")
+    assert pending_job(job, "node1").unsent == {name: Unsent(f"--file {name}")}
+    sent = msgspec.structs.replace(job, files={**job.files, name: "TOKEN=1"})
+    assert pending_job(sent, "node1").unsent == {}
+
+
 def test_a_module_that_is_not_sent_is_asked_for():
     job = msgspec.structs.replace(spec({}), entry=("-m", "pkg.train", "--lr", "1"))
     assert question_of(pending_job(job, "node1"), job).modules == ("pkg", "pkg:train")

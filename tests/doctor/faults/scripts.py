@@ -249,6 +249,23 @@ SCRIPTS = (
         ),
     ),
     Fault(
+        "script-files",
+        "arguments of the script, which runs on it alone, name a file and a folder that are not "
+        "sent with it",
+        "slows",
+        lambda case: only_on_second(
+            launching(case, "", unsent_arguments={"a.txt": "--file a.txt", "m": "--file m"})
+        ),
+    ),
+    Fault(
+        "script-files",
+        "the script, which runs on it alone, loads a file of variables that is not sent with it",
+        "slows",
+        lambda case: only_on_second(
+            launching(case, "open('.env')", unsent={".env": Unsent("--file .env")})
+        ),
+    ),
+    Fault(
         "torch-import",
         "the launch gives it a PYTHONHOME that is not there",
         "stops",

@@ -209,6 +209,8 @@ def test_where_an_argument_has_it_write_is_certain(words: tuple[str, ...], path:
         ("import torch\ntorch.load('/models/x.pt')", "/models/x.pt", True),
         ("i = f()\nopen(f'/data/shard-{i}.bin')", "/data", True),
         ("root = '/data'\nopen(root + '/a')", "/data/a", True),
+        ("from torch.utils import cpp_extension as c\nc.load('x', ['a.cpp'])", "a.cpp", True),
+        ("load(name='x', sources=[os.path.join(here, 'b'), 'a.cu'])", "a.cu", True),
     ],
 )
 def test_files_that_it_reads(text: str, path: str, certain: bool):
