@@ -1009,6 +1009,7 @@ export interface RankStack {
   site?:
     | (
         | "barrier"
+        | "build"
         | "collective"
         | "exchange"
         | "gather"

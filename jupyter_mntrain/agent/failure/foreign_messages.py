@@ -110,6 +110,7 @@ MESSAGES: tuple[Row, ...] = (
         Kind.NO_MODULE,
         "tokenizer",
     ),
+    Row(r"'(?P<what>[\w.]+)' is a package and cannot be directly executed", Kind.NO_MODULE, "main"),
     Row(r"No module named '?(?P<what>\w+)\.\w", Kind.NO_MODULE, "part"),
     Row(r"No module named '?(?P<what>\w+)", Kind.NO_MODULE),
     Row(r"requires the (?P<what>[\w-]+) library", Kind.NO_MODULE),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from jupyter_mntrain.agent.attempt.directory import LOG_TAG
@@ -23,6 +24,7 @@ RECENT_S = 3.0
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
 _ABORT_LINE = re.compile(r"^ *what\(\): +(?P<reason>.+)")
 _NO_SCRIPT = re.compile(r"^\S*python[\d.]*: can't open file '(?:.*/)?([^'/]+)': .*")
+_REJECTS = re.compile(r"(\S+: )?error: \S")
 _OF_PYTHON = re.compile(r"^\S*/python[\d.]*: ")
 _NOISE = re.compile(
     r"^(E|W|I)\d{4} |^\[(W|E|I)\d{4} |^=+$|^-+$|^Root Cause|^Failures:|^\s*$|^" + re.escape(LOG_TAG)
@@ -97,6 +99,19 @@ def last_spoken(lines: Sequence[str]) -> str:
     """Return the last line that is not torchrun's own; empty if there is none."""
     said = spoken(lines)
     return _OF_PYTHON.sub("", said[-1])[:LINE_LIMIT] if said else ""
+
+
+def rejection(lines: Sequence[str]) -> str:
+    """Return what a parser of arguments says it rejects, if the output ends with that; else empty.
+
+    jsonargparse explains itself in indented lines below.
+    """
+    said = [_OF_PYTHON.sub("", line) for line in spoken(lines)]
+    more = list(takewhile(lambda line: line.startswith((" ", "\t")), reversed(said)))
+    at = len(said) - len(more) - 1
+    if at < 0 or not _REJECTS.match(said[at]):
+        return ""
+    return " ".join([said[at], *(line.strip() for line in reversed(more))])[:LINE_LIMIT]
 
 
 def missing_script(lines: Sequence[str]) -> str | None:

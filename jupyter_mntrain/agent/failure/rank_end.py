@@ -27,6 +27,7 @@ from jupyter_mntrain.agent.failure.printed import (
     last_traceback_error,
     missing_script,
     placed,
+    rejection,
     with_place,
 )
 from jupyter_mntrain.agent.failure.stacks import crashed_thread, own_line
@@ -175,7 +176,7 @@ class RankEnding:
             )
         if (error := hydra_error(self._lines)) is not None:
             return self._sent(_foreign(error, detail), error)
-        said = last_spoken(self._lines)
+        said = (rejection(self._lines) if code == USER_ERROR else "") or last_spoken(self._lines)
         if self._record is None and (error := last_error(self._lines)):
             return _foreign(error, detail)
         # Such programs say in their last line why they reject their input; so does Python itself.

@@ -75,7 +75,7 @@ EARLY_S = tunables.seconds("watchdog.early_look_s")
 
 IDLE: frozenset[Doing] = frozenset({"waiting for others", "stopped", "in the kernel"})
 
-MEETING: frozenset[Site | None] = frozenset({"rendezvous", "new group"})
+MEETING: frozenset[Site | None] = frozenset({"build", "rendezvous", "new group"})
 """Places of a start: a rank that is there twice has not gone on."""
 
 ASK_AGAIN_S = 20.0

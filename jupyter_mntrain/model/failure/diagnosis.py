@@ -23,7 +23,7 @@ from jupyter_mntrain.model.failure.hypotheses import (
 from jupyter_mntrain.model.failure.judge import lacks_links
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
+from jupyter_mntrain.model.failure.sites import MEANINGS, WaitingRank, doing_there, why_all_wait
 from jupyter_mntrain.model.quantities import listed
 from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import Doing, PartStatus, RankStack
@@ -152,6 +152,15 @@ _GUILTY: dict[Doing, Callable[[Sequence[Seen], Sequence[Seen]], Problem]] = {
 
 
 def _all_wait(seen: Sequence[Seen]) -> Problem:
+    if building := [one for one in seen if one[1].site == "build"]:
+        part, stack = building[0]
+        return Problem(
+            kind=Kind.ALL_WAIT,
+            cause=MEANINGS["build"].is_in,
+            fix=fix_of(Kind.ALL_WAIT, call=MEANINGS["build"].together),
+            node=part.node,
+            rank=stack.rank,
+        )
     changed = changed_interface([part for part, _ in seen])
     if changed is not None:
         return changed.problem

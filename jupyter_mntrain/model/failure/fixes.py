@@ -169,6 +169,8 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "the script reads, or they were not downloaded whole",
     (Kind.NO_MODULE, "not on path"): "{what} is there, in a folder in which Python does not look "
     "for modules: launch with --env PYTHONPATH={folder}",
+    (Kind.NO_MODULE, "main"): "name the module in {what} that trains: --module {what}.NAME; python "
+    "-m runs a package by its __main__.py alone",
     (Kind.NO_MODULE, "part"): "{what} is there, in another version than the script was written "
     "for: install that one; if {what} is yours, send its whole folder with --project",
     (Kind.NO_MODULE, "tokenizer"): "install what the tokenizer needs on that node: sentencepiece, "

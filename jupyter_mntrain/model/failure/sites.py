@@ -14,6 +14,7 @@ from jupyter_mntrain.model.failure.calls import GroupCalls
 from jupyter_mntrain.model.ids import Rank
 
 Site = Literal[
+    "build",
     "rendezvous",
     "new group",
     "barrier",
@@ -44,7 +45,17 @@ _SAME_ORDER_FIX = (
     "every rank must make the same calls in the same order: look for an `if rank == …` around"
 )
 
+_BUILD_FIX = (
+    "if nothing builds it there any more, remove the lock that an ended build has left: "
+    "rm ~/.cache/torch_extensions/*/*/lock (or below $TORCH_EXTENSIONS_DIR) on that node"
+)
+
 MEANINGS: dict[Site, Meaning] = {
+    "build": Meaning(
+        "waits for whoever builds a C++ extension (cpp_extension.load) to remove the lock",
+        _BUILD_FIX,
+        _BUILD_FIX,
+    ),
     "new group": Meaning(
         "creates a process group (new_group)",
         "have every rank call new_group for every group, in the same order, whether or "
@@ -129,6 +140,8 @@ def site_of(frames: Sequence[Frame], innermost_line: str = "") -> Site | None:
         innermost_line: source line of the innermost frame, if readable: a call into C++ has no
             frame.
     """
+    if frames and frames[0][0].endswith("/torch/utils/file_baton.py"):
+        return "build"
     of_torch = [frame for frame in frames if "/torch/distributed/" in frame[0]]
     if any("/pipelining/" in file and _PIPELINE.match(name) for file, _, name in of_torch):
         return "pipeline"

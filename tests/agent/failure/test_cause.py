@@ -251,6 +251,14 @@ def test_one_clean_line_of_a_script_is_the_cause(attempt):
     assert cause.kind is Kind.EXIT_CODE
 
 
+def test_a_rejected_argument_is_the_cause_with_what_explains_it_below(attempt):
+    said = ("usage: x [-h]", "           name", 'error: Parser key "a":', "  no int", "  Value: b")
+    log = "".join(f"[n rank 2] {line}\n" for line in said)
+    _, cause = explained(attempt(log + FAILED.format(code=2, local=0)), RANKS, 1, now_s=5.0)
+    assert cause.cause == 'error: Parser key "a": no int Value: b'
+    assert cause.kind is Kind.EXIT_CODE
+
+
 def test_a_signal_is_named_and_a_closed_connection_is_only_a_symptom(attempt):
     log = (
         "[n rank 2] RuntimeError: [../gloo/pair.cc:553] Connection closed by peer [10.0.0.2]\n"

@@ -103,6 +103,10 @@ def test_the_kind(message: str, kind: Kind | None) -> None:
 def test_a_fix_names_what_the_message_names() -> None:
     for message, what in (
         ("ModuleNotFoundError: No module named 'datasets'", "datasets"),
+        (
+            "No module named a.b.__main__; 'a.b' is a package and cannot be directly executed",
+            "--module a.b.",
+        ),
         ("ImportError: libGL.so.1: cannot open shared object file", "libGL.so.1"),
         ("sh: 1: ffmpeg: not found", "ffmpeg"),
         ("bash: line 3: hf: command not found", "hf"),

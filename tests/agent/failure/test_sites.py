@@ -128,6 +128,13 @@ HANGS = [
         Kind.BUSY,
         1,
     ),
+    Hang(
+        "build",
+        ("build", "build"),
+        "waits for whoever builds a C++ extension",
+        "torch_extensions/*/*/lock",
+        rank=0,
+    ),
 ]
 
 if Path("/dev/nvidiactl").exists():
