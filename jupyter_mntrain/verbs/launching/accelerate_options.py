@@ -116,8 +116,8 @@ def _config(name: str | None) -> Mapping[str, Any]:
     try:
         found = yaml.safe_load(read_text(path, "configuration of Accelerate"))
     except yaml.YAMLError as error:
-        why = str(error).partition("\n")[0]
-        raise SpecError(
-            f"{path}: not YAML: {why}", fix="correct it", kind=Kind.BAD_COMMAND
-        ) from None
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        at = f", line {mark.line + 1}" if mark is not None else ""
+        cause = f"{path}{at}: not YAML"
+        raise SpecError(cause, fix="correct it", kind=Kind.BAD_COMMAND) from None
     return found if isinstance(found, dict) else {}
