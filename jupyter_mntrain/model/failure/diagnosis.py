@@ -154,10 +154,11 @@ _GUILTY: dict[Doing, Callable[[Sequence[Seen], Sequence[Seen]], Problem]] = {
 def _all_wait(seen: Sequence[Seen]) -> Problem:
     if building := [one for one in seen if one[1].site == "build"]:
         part, stack = building[0]
+        where = listed(list(dict.fromkeys(one.node for one, _ in building)))
         return Problem(
             kind=Kind.ALL_WAIT,
             cause=MEANINGS["build"].is_in,
-            fix=fix_of(Kind.ALL_WAIT, call=MEANINGS["build"].together),
+            fix=fix_of(Kind.ALL_WAIT, call=f"{MEANINGS['build'].together}, on {where}"),
             node=part.node,
             rank=stack.rank,
         )

@@ -47,7 +47,7 @@ _SAME_ORDER_FIX = (
 
 _BUILD_FIX = (
     "if nothing builds it there any more, remove the lock that an ended build has left: "
-    "rm ~/.cache/torch_extensions/*/*/lock (or below $TORCH_EXTENSIONS_DIR) on that node"
+    "rm ~/.cache/torch_extensions/*/*/lock (or below $TORCH_EXTENSIONS_DIR)"
 )
 
 MEANINGS: dict[Site, Meaning] = {

@@ -132,7 +132,7 @@ HANGS = [
         "build",
         ("build", "build"),
         "waits for whoever builds a C++ extension",
-        "torch_extensions/*/*/lock",
+        "torch_extensions/*/*/lock (or below $TORCH_EXTENSIONS_DIR), on n0 and n1",
         rank=0,
     ),
 ]
