@@ -38,6 +38,7 @@ from jupyter_mntrain.recipe.sections import (
     dequantizing_bytes,
     nf4_bytes,
 )
+from jupyter_mntrain.recipe.transfers import FORMATS, Format, Transfer, wire_bytes
 from jupyter_mntrain.telemetry.formulas import ModelShape
 
 # Sharded memory: how many values of sharded weights or gradients a rank holds at once. Pure.
@@ -277,6 +278,8 @@ class StageShape(Record, frozen=True):
     """Shapes of embedding and head, where these are trained alongside adapters."""
     trains_head: bool = False
     """Whether the head is trained alongside adapters."""
+    transfers: tuple[Transfer, Transfer] = ("none", "none")
+    """How the boundaries before and after it send."""
 
     @property
     def freezes_head(self) -> bool:
@@ -516,8 +519,20 @@ def _loss_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
 
 
 def _transfer_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    received = (not stage.has_first) + (not stage.has_last)
-    return received * recipe.microbatches * _boundary_bytes(shape, recipe)
+    """Return the bytes of what a stage receives into, for each microbatch.
+
+    What comes in fewer bits has buffers of its own, next to torch's. What is sent so stays until
+    its backward pass; otherwise it is what is sent that stays.
+    """
+    before, after = (FORMATS[one] for one in stage.transfers)
+    whole, size = _boundary_bytes(shape, recipe), 0
+    ends = ((before.forward, stage.has_first), (after.backward, stage.has_last))
+    for form in (form for form, is_end in ends if not is_end):
+        each = whole + (0 if form == "none" else _boundary_bytes(shape, recipe, form))
+        size += recipe.microbatches * each
+    if not stage.has_last and after.forward != "none":
+        size += stage.in_flight * whole
+    return size
 
 
 def _sent_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
@@ -531,13 +546,16 @@ def _sent_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     count = onward = recipe.microbatches
     if recipe.schedule == "1f1b":
         count, onward = 2, stage.in_flight + 1
-    held = onward * (not stage.has_last) + count * (not stage.has_first)
-    return held * _boundary_bytes(shape, recipe)
+    before, after = (FORMATS[one] for one in stage.transfers)
+    size = 0 if stage.has_last else onward * _boundary_bytes(shape, recipe, after.forward)
+    if not stage.has_first:
+        size += count * _boundary_bytes(shape, recipe, before.backward)
+    return size
 
 
-def _boundary_bytes(shape: ModelShape, recipe: Recipe) -> int:
+def _boundary_bytes(shape: ModelShape, recipe: Recipe, form: Format = "none") -> int:
     """Return the bytes of a microbatch's hidden states, which stages exchange."""
-    return _tokens(recipe) * shape.hidden_size * WIDTHS[recipe.dtype]
+    return wire_bytes(form, _tokens(recipe), shape.hidden_size, WIDTHS[recipe.dtype])
 
 
 def _backwards(recipe: Recipe) -> int:
@@ -692,6 +710,11 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
         ahead = microbatches
     is_first, is_last = index == 0, index == layout.last_stage
     layers = len(layout.stages[index])
+    # One name may be for none of its boundaries, which takes more.
+    given = recipe.transfer
+    sends: list[Transfer] = ["none"] * (count + 1)
+    if not isinstance(given, str):
+        sends[1:-1] = given
     return StageShape(
         parameters=parameters(config, layers, is_first=is_first, is_last=is_last),
         adapted=adapted_linears(recipe, config) * layers if recipe.trains_adapters else None,
@@ -704,6 +727,7 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
         loss=fitting_loss(recipe, config["vocab_size"]),
         offloads=recipe.memory.offload_activations,
         deferred=deferred if count > 1 else 0,
+        transfers=(sends[index], sends[index + 1]),
     )
 
 

@@ -286,6 +286,7 @@ class Pipeline:
         count, defers = self._recipe.microbatches, KINDS[self._recipe.schedule].defers
         held = most_held(self._schedule, self._world.rank, indices, count, defers=defers)
         deferred = self._counts.deferred[self._world.rank] if defers and not self.note else 0
+        sends: list[Transfer] = ["none", *self._transfers, "none"]
         return [
             StageShape(
                 parameters=tuple(
@@ -303,8 +304,9 @@ class Pipeline:
                 loss=choose_loss(self._recipe, self._config.vocab_size, self._world.device),
                 offloads=isinstance(module.keeping, Offload),
                 deferred=deferred if len(self._layout.stages) > 1 else 0,
+                transfers=(sends[index], sends[index + 1]),
             )
-            for module, waiting in zip(self._modules.values(), held, strict=True)
+            for (index, module), waiting in zip(self._modules.items(), held, strict=True)
         ]
 
     def measure(self, *, is_on: bool = True) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from torch.distributed.pipelining import PipelineStage
 
 from jupyter_mntrain.recipe.memory import forecast, model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.train.model.stages import Stage
 from tests.train import forked
 from tests.train.pipeline.test_replicas import BASE, sets
 from tests.train.ranks import run_ranks
@@ -26,7 +26,7 @@ def train_and_tell(words: list[str]) -> None:
     most = 0
 
     def watched(of: Any) -> Any:
-        def operations(stage: PipelineStage, microbatch: int) -> Any:
+        def operations(stage: Stage, microbatch: int) -> Any:
             nonlocal most
             found = of(stage, microbatch)
             for one in found if stage.has_backward else ():
@@ -40,9 +40,7 @@ def train_and_tell(words: list[str]) -> None:
         return operations
 
     names = ("get_fwd_send_ops", "get_bwd_send_ops")
-    first, second = (
-        patch.object(PipelineStage, name, watched(getattr(PipelineStage, name))) for name in names
-    )
+    first, second = (patch.object(Stage, name, watched(getattr(Stage, name))) for name in names)
     with first, second:
         try:
             forked.train(words)
@@ -52,13 +50,21 @@ def train_and_tell(words: list[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "schedule", ["eager-1f1b", "eager-zero-bubble", "1f1b", "gpipe", "interleaved-1f1b"]
+    ("schedule", "transfer"),
+    [
+        *((one, "none") for one in ("eager-1f1b", "eager-zero-bubble", "1f1b", "gpipe")),
+        ("interleaved-1f1b", "none"),
+        ("eager-1f1b", '["int8-int4"]'),
+        ("1f1b", '["int4"]'),
+    ],
 )
-def test_the_estimate_counts_what_the_runtime_holds(tmp_path: Path, schedule: str) -> None:
+def test_the_estimate_counts_what_the_runtime_holds(
+    tmp_path: Path, schedule: str, transfer: str
+) -> None:
     changes = [
         *(*BASE, f"data.source={write_text(tmp_path / 'text')}", "train.steps=1"),
         *("pipeline.microbatches=6", f"pipeline.schedule={schedule}", "model.layers=4"),
-        *("evaluation.interval_steps=0", "output.at_end=false"),
+        *("evaluation.interval_steps=0", "output.at_end=false", f"pipeline.transfer={transfer}"),
     ]
     (tmp_path / "recipe.toml").write_text("")
     ended = run_ranks(tmp_path / "recipe.toml", ["a", "b"], *sets(changes), program=train_and_tell)
