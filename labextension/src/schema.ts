@@ -189,6 +189,7 @@ export interface Everything {
   RoceGid?: RoceGid;
   DeviceMeasurement?: DeviceMeasurement;
   MeasuredLayer?: MeasuredLayer;
+  CodecSpeed?: CodecSpeed;
   AchievedRate?: AchievedRate;
   LeaseInfo?: LeaseInfo;
   Availability?: Availability;
@@ -612,6 +613,7 @@ export interface Versions {
   driver_cuda?: string | null;
   built_for?: ("CUDA" | "ROCm" | "XPU") | null;
   tools?: Tools | null;
+  compresses?: boolean;
 }
 /**
  * The compilers of an interpreter, and its packages for optional parts of recipes.
@@ -682,6 +684,7 @@ export interface RoceGid {
  *         bytes_per_s: of its memory, read and written.
  *         operation_s: fixed cost of one operation on a few values.
  *         layers: with wide and narrow layers, and few and many tokens.
+ *         codecs: of messages between stages; empty if an older version measured.
  *         disturbed: what disturbed the measurement, in words; empty if nothing did.
  *         achieved: by the newest job that trained on it in this dtype.
  *
@@ -697,6 +700,7 @@ export interface DeviceMeasurement {
   bytes_per_s: number;
   operation_s: number;
   layers?: MeasuredLayer[];
+  codecs?: CodecSpeed[];
   uuid?: string;
   ranks?: number;
   threads?: number;
@@ -727,6 +731,22 @@ export interface MeasuredLayer {
   backward_s: number;
   product_flops_per_s: number;
   variation?: number;
+}
+/**
+ * The speed at which a device compresses what stages send to each other, and the other way.
+ *
+ *     Args:
+ *         form: format of the messages: ``bfloat16``, ``int8`` or ``int4``.
+ *         encoding: bytes per second, as they are computed, that are made to messages.
+ *         decoding: bytes per second that are made of messages.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "CodecSpeed".
+ */
+export interface CodecSpeed {
+  form: string;
+  encoding: number;
+  decoding: number;
 }
 /**
  * The rate that a rank of a job achieved on a device while it computed.

@@ -51,21 +51,17 @@ class CodecSpeed(Record, frozen=True):
 
     Args:
         form: format of the messages: ``bfloat16``, ``int8`` or ``int4``.
-        activations, gradients: bytes per second that are compressed, as they are computed;
-            gradients are rounded at random.
+        encoding: bytes per second, as they are computed, that are made to messages.
         decoding: bytes per second that are made of messages.
     """
 
     form: str
-    activations: float
-    gradients: float
+    encoding: float
     decoding: float
 
     def faster(self, times: float) -> CodecSpeed:
         """Return the speed, multiplied."""
-        return CodecSpeed(
-            self.form, times * self.activations, times * self.gradients, times * self.decoding
-        )
+        return CodecSpeed(self.form, times * self.encoding, times * self.decoding)
 
 
 class DeviceSpeed(Record, frozen=True):

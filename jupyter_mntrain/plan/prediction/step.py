@@ -248,7 +248,7 @@ def coding_times(found: Sequence[Boundary], stage: int, speed: DeviceSpeed) -> C
     if stage > 0 and (one := found[stage - 1]).formats != plain:
         times = times._replace(
             activation_in=decoding_s(speed, one.formats.forward, one.plain),
-            gradient_out=encoding_s(speed, one.formats.backward, one.plain, is_gradient=True),
+            gradient_out=encoding_s(speed, one.formats.backward, one.plain),
         )
     if stage < len(found) and (one := found[stage]).formats != plain:
         times = times._replace(

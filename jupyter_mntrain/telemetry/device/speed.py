@@ -14,12 +14,13 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 import msgspec
 import torch
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasuredLayer
+from jupyter_mntrain.model.records.plan import CodecSpeed, DeviceMeasurement, MeasuredLayer
 from jupyter_mntrain.telemetry.device import BEGINS, READY
 from jupyter_mntrain.telemetry.device.gemm import SMALL, device_name, gpu_uuid, square_product
 from jupyter_mntrain.telemetry.device.layer_times import Layer, LayerSize
@@ -35,6 +36,12 @@ _WIDTHS = {"cpu": (256, 1024), "cuda": (1024, 4096)}
 _TOKENS = {"cpu": (32, 256, 1024), "cuda": (128, 1024, 4096)}
 _COPIED_BYTES = {"cpu": 64 << 20, "cuda": 1 << 30}
 """More bytes than fit into caches."""
+
+_MESSAGE = {"cpu": (1024, 1024), "cuda": (4096, 4096)}
+"""Tokens and width of the activations that are compressed."""
+
+CODEC = "jupyter_mntrain.train.pipeline.transfers"
+"""The trainer's codec. It is loaded by name, as this room knows nothing of the trainer's."""
 
 _OPERATIONS = 100
 _MORE = 6
@@ -61,6 +68,7 @@ def measure(
     product, flops = _product(device, dtype)
     product_s = timer.timed(product, seconds=PIECE_S).means_s[0]
     layers = tuple(_layers(timer, device, dtype, min(LAYERS_S, _LAYERS_SHARE * seconds)))
+    codecs = tuple(_codecs(timer, device, dtype))
     copy_s, copied = _copying(timer, device)
     operation_s = _operation_s(timer, device)
     stretch = timer.stretch()
@@ -74,6 +82,7 @@ def measure(
         bytes_per_s=copied / copy_s / stretch,
         operation_s=operation_s * stretch,
         layers=tuple(_stretched(one, stretch) for one in layers),
+        codecs=tuple(one.faster(1 / stretch) for one in codecs),
         threads=torch.get_num_threads(),
         torch=str(torch.__version__),
         disturbed=others.words(),
@@ -157,6 +166,29 @@ def _stretched(layer: MeasuredLayer, stretch: float) -> MeasuredLayer:
         backward_s=layer.backward_s * stretch,
         product_flops_per_s=layer.product_flops_per_s / stretch,
     )
+
+
+def _codecs(timer: WorkTimer, device: torch.device, dtype: torch.dtype) -> Iterator[CodecSpeed]:
+    """Measure how fast messages between stages are encoded and decoded, as the trainer does it."""
+    codec = import_module(CODEC)
+    values = torch.randn(_MESSAGE[device.type], device=device).to(dtype)
+    received = torch.empty_like(values)
+    formats = dict.fromkeys(one for both in codec.FORMATS.values() for one in both)
+    for form in (one for one in formats if one != "none"):
+        message = codec.encode(values, form)
+
+        def dither(form: str = form) -> torch.Tensor | None:
+            made: torch.Tensor | None = codec.dither_of(values.shape, form, (0,), device)
+            return made
+
+        def encoding(form: str = form) -> None:
+            codec.encode(values, form, dither(form))
+
+        def decoding(form: str = form, message: torch.Tensor = message) -> None:
+            codec.decode(message, form, received, dither(form))
+
+        timed = timer.timed(encoding, decoding, seconds=PIECE_S / 4)
+        yield CodecSpeed(form, *(values.nbytes / one for one in timed.means_s))
 
 
 def _copying(timer: WorkTimer, device: torch.device) -> tuple[float, int]:

@@ -139,7 +139,7 @@ def test_a_slow_codec_is_not_worth_it() -> None:
     recipe, config = job()
     plain = on(SLOW)
     assert plain.chosen[TRANSFER] != "none"
-    slow = CodecSpeed("int8", activations=1e6, gradients=1e6, decoding=1e6)
+    slow = CodecSpeed("int8", encoding=1e6, decoding=1e6)
     given = [
         msgspec.structs.replace(one, speed=msgspec.structs.replace(one.speed, codecs=(slow,)))
         for one in devices([3e11] * 2)

@@ -19,11 +19,12 @@ from jupyter_mntrain.recipe.instructions import StageAction, Stages, make_order
 from jupyter_mntrain.recipe.memory import Config, model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.transfers import Transfer
+from jupyter_mntrain.recipe.transfers import Transfer, wire_bytes
 
 HIDDEN, TOKENS = 64, 2 * 256
 """Of llama-tiny, with microbatches of two sequences."""
-PLAIN, EIGHT, FOUR = 4 * HIDDEN, HIDDEN + 2, HIDDEN // 2 + 2
+PLAIN, EIGHT = 4 * HIDDEN, HIDDEN + 2
+FOUR = wire_bytes("int4", TOKENS, HIDDEN, 4) / TOKENS
 """Bytes per token of a message in float32, in 8 and in 4 bits."""
 
 
@@ -100,7 +101,7 @@ def test_each_message_has_the_size_of_its_format() -> None:
         ("int4", FOUR, FOUR),
     ],
 )
-def test_traffic_is_what_is_sent(transfer: str, forth: int, back: int) -> None:
+def test_traffic_is_what_is_sent(transfer: str, forth: float, back: float) -> None:
     recipe, config = job(f"pipeline.transfer={transfer}")
     tokens = 4 * TOKENS
     assert step_traffic(recipe, config, ["a", "a", "b"]) == {
@@ -127,14 +128,14 @@ def test_traffic_of_every_pass_and_of_stages_that_cross_again() -> None:
 
 
 def test_a_codec_takes_what_was_measured_and_else_passes_over_memory() -> None:
-    known = CodecSpeed("int8", activations=100.0, gradients=50.0, decoding=200.0)
+    known = CodecSpeed("int8", encoding=100.0, decoding=200.0)
     speed = DeviceSpeed(1e12, bytes_per_s=1000.0, codecs=(known,))
     assert encoding_s(speed, "int8", 1000.0) == pytest.approx(10.0)
-    assert encoding_s(speed, "int8", 1000.0, is_gradient=True) == pytest.approx(20.0)
     assert decoding_s(speed, "int8", 1000.0) == pytest.approx(5.0)
     assert encoding_s(speed, "none", 1000.0) == decoding_s(speed, "none", 1000.0) == 0.0
-    assert encoding_s(speed, "int4", 1000.0) == pytest.approx(PASSES["int4"].activations)
-    assert decoding_s(DeviceSpeed(1e12), "int4", 1000.0) == 0.0, "as all that nobody knows"
+    assert encoding_s(speed, "int4", 1000.0) == pytest.approx(PASSES["int4"].encoding)
+    unknown = decoding_s(DeviceSpeed(1e12), "int4", 1000.0)
+    assert unknown == pytest.approx(0.0, abs=1e-9), "as all that nobody knows"
 
 
 @pytest.mark.parametrize("schedule", ["eager-1f1b", "1f1b", "zbv", "interleaved-1f1b"])

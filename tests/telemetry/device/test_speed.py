@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import get_args
 
 import msgspec
 import pytest
 import torch
 
 from jupyter_mntrain.model.records.plan import DeviceMeasurement
+from jupyter_mntrain.recipe.transfers import Format
 from jupyter_mntrain.telemetry.device import BEGINS, READY, speed
 from jupyter_mntrain.telemetry.device.layer_times import Layer, LayerSize
+from jupyter_mntrain.telemetry.device.work_timer import WorkTimer
 from jupyter_mntrain.telemetry.formulas import ModelShape, layer_flops_per_token
 
 CPU = torch.device("cpu")
@@ -50,6 +53,14 @@ def test_layers_that_would_take_too_long_are_left_out(monkeypatch: pytest.Monkey
 
     measured = speed.measure(CPU, torch.float32, seconds=0.0)
     assert [(one.hidden_size, one.tokens) for one in measured.layers] == [(256, 32)]
+
+
+def test_each_format_of_messages_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "PIECE_S", 0.0)
+    monkeypatch.setitem(speed._MESSAGE, "cpu", (64, 256))
+    codecs = list(speed._codecs(WorkTimer(CPU), CPU, torch.bfloat16))
+    assert {one.form for one in codecs} == {*get_args(Format)} - {"none"}
+    assert all(0 < one.encoding < 1e12 and 0 < one.decoding < 1e12 for one in codecs)
 
 
 def test_a_dtype_for_which_there_are_no_instructions_has_a_small_product(
