@@ -228,6 +228,8 @@ class Room:
         self._setup, self._config, self._chain = setup, config, chain
         self._own: list[tuple[int, ...]] = []
         self._known: dict[tuple[object, ...], float] = {}
+        transfer = setup.recipe.pipeline.transfer
+        self._sends_alike = isinstance(transfer, str) or len({*transfer}) == 1
         self.is_unlimited = all(place.memory_bytes is None for place in chain.places)
 
     def needed(self, split: Sequence[int], counts: Counts | None) -> list[float]:
@@ -295,8 +297,8 @@ class Room:
             self._own = [layout.stages_of(one) for one in range(layout.world_size)]
         own = tuple(len(layout.stages[stage]) for stage in self._own[place])
         held = None if counts is None else (counts.ahead[place], counts.deferred[place])
-        # With the same counts, places between the first and the last are alike.
-        is_inner = counts is not None and 0 < place < layout.world_size - 1
+        # With the same counts and transfers, places between the first and the last are alike.
+        is_inner = counts is not None and 0 < place < layout.world_size - 1 and self._sends_alike
         end = None if is_inner else place
         key = end, own, held, self._chain.places[place].is_gpu
         if key not in self._known:

@@ -129,12 +129,14 @@ def _search(task: Task, chain: Chain) -> Searched:
         return plain
     most_s = plain.best.step_s / WORTH_COMPRESSING
     same = _with_transfers(task, chain, plain.best, AUTOMATIC)
-    if plain.best.step_s < WORTH_SEARCHING * same.step_s:
+    if same is None or plain.best.step_s < WORTH_SEARCHING * same.step_s:
         return plain
     found = _search_settings(sending(task, AUTOMATIC), chain, rooms, most_s=most_s)
     if found.best is None or found.best.step_s > most_s:
         return plain
     best = _where_it_helps(task, chain, found.best, most_s)
+    if best is None:
+        return plain
     return found._replace(best=best, second=found.second or plain.second, plain=plain.best)
 
 
@@ -164,19 +166,20 @@ def sending(task: Task, transfer: Transfer) -> Task:
     return msgspec.structs.replace(task, recipe=replaced(task.recipe, transfer=transfer))
 
 
-def _where_it_helps(task: Task, chain: Chain, found: Choice, most_s: float) -> Choice:
-    """Return a choice that compresses on those links only where that shortens the step.
+def _where_it_helps(task: Task, chain: Chain, given: Choice, most_s: float) -> Choice | None:
+    """Return a choice that compresses on those links only where that shortens the step; ``None`` if
+    the messages' own buffers do not fit.
 
     Args:
-        found: it compresses on all.
+        given: it compresses on all.
         most_s: that it is to stay below.
     """
-    most_s = min(most_s, found.step_s * (1 + ALIKE))
-    crossed = Priced(task, chain, found.setup).price.boundaries
+    most_s = min(most_s, given.step_s * (1 + ALIKE))
+    crossed = Priced(task, chain, given.setup).price.boundaries
     transfers: tuple[Transfer, ...] = tuple(
         "none" if one.formats == FORMATS["none"] else AUTOMATIC for one in crossed
     )
-    found = _with_transfers(task, chain, found, transfers)
+    found = _with_transfers(task, chain, given, transfers)
     rates: dict[frozenset[int], float] = {}
     for pair, link in chain.links.items():
         ends = frozenset(pair)
@@ -188,22 +191,24 @@ def _where_it_helps(task: Task, chain: Chain, found: Choice, most_s: float) -> C
         )
         if fewer == transfers:
             continue
-        tried = _with_transfers(task, chain, found, fewer)
-        if tried.step_s <= most_s:
+        tried = _with_transfers(task, chain, given, fewer)
+        if tried is not None and tried.step_s <= most_s:
             found, transfers = tried, fewer
     return found
 
 
 def _with_transfers(
     task: Task, chain: Chain, found: Choice, transfers: Transfer | tuple[Transfer, ...]
-) -> Choice:
-    """Return the choice with boundaries sent so, and all else as it is."""
-    setup = Setup(replaced(found.setup.recipe, transfer=transfers))
-    return Priced(task, chain, setup).again(found)
+) -> Choice | None:
+    """Return the choice with boundaries sent so, and all else as it is; ``None`` if that does not
+    fit.
+    """
+    priced = Priced(task, chain, Setup(replaced(found.setup.recipe, transfer=transfers)))
+    return None if priced.room.lack(found.split, found.counts) else priced.again(found)
 
 
 Rooms = dict[tuple[object, ...], Room]
-"""Of each setup, by its settings: transfers take no part in what fits."""
+"""Of each setup, by its settings: one name for all transfers takes no part in what fits."""
 
 
 def _search_settings(

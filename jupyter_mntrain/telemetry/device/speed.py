@@ -170,7 +170,10 @@ def _stretched(layer: MeasuredLayer, stretch: float) -> MeasuredLayer:
 
 def _codecs(timer: WorkTimer, device: torch.device, dtype: torch.dtype) -> Iterator[CodecSpeed]:
     """Measure how fast messages between stages are encoded and decoded, as the trainer does it."""
-    codec = import_module(CODEC)
+    try:
+        codec = import_module(CODEC)
+    except ImportError:  # it lacks what the trainer needs, and runs scripts alone
+        return
     values = torch.randn(_MESSAGE[device.type], device=device).to(dtype)
     received = torch.empty_like(values)
     formats = dict.fromkeys(one for both in codec.FORMATS.values() for one in both)

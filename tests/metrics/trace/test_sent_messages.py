@@ -66,7 +66,7 @@ class Pipeline(NamedTuple):
             return LinkTimes(self.link.latency, factor * self.link.occupied)
 
         times = [
-            StageTimes(*(factor * each for each in TIMES))
+            StageTimes(*(factor * each for each in TIMES[:4]))
             for factor in factors or (1.0,) * self.ranks
         ]
         return starved(self.schedule, times, self.microbatches, link, late)

@@ -117,7 +117,8 @@ def test_only_the_slow_link_is_compressed() -> None:
 
 
 def test_every_way_to_send_is_compared_with_the_plan() -> None:
-    plan = on(SLOW, count=3, advises=True)
+    link = LinkSpeed(10e6 / 8, 1e-4, is_measured=True)
+    plan = on(link, count=3, advises=True)
     others = {one.chosen[TRANSFER]: one for one in plan.others if one.name in TRANSFERS.values()}
     assert {*others} == {"none", "bfloat16", "int8-int4", "int4"}, "and 8 bits are its own"
     step = {word: one.step_s for word, one in others.items()}
@@ -126,7 +127,7 @@ def test_every_way_to_send_is_compared_with_the_plan() -> None:
     assert all(bool(one.note) == ("int4" in word) for word, one in others.items())
     first, *_ = plan.improvements
     assert "int8-int4" in first.what, "before another link"
-    asked = on(SLOW, "pipeline.transfer=int8", count=3, advises=True)
+    asked = on(link, "pipeline.transfer=int8", count=3, advises=True)
     assert [one.chosen.get(TRANSFER) for one in asked.others if one.name == "nothing compressed"]
 
 
