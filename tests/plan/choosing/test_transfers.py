@@ -125,8 +125,9 @@ def test_every_way_to_send_is_compared_with_the_plan() -> None:
     assert step["none"] > step["bfloat16"] > plan.step_s > step["int8-int4"] > step["int4"]
     assert others["none"].step_s == pytest.approx(plan.step_s * (plan.compressed_gain or 0))
     assert all(bool(one.note) == ("int4" in word) for word, one in others.items())
-    first, *_ = plan.improvements
-    assert "int8-int4" in first.what, "before another link"
+    fewer = ["pipeline.transfer" in one.what for one in plan.improvements]
+    assert fewer == [True] * 2 + [False] * (len(fewer) - 2), "before another link"
+    assert len(fewer) > 2
     asked = on(link, "pipeline.transfer=int8", count=3, advises=True)
     assert [one.chosen.get(TRANSFER) for one in asked.others if one.name == "nothing compressed"]
 
