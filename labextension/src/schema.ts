@@ -1822,7 +1822,7 @@ export interface JobSummary {
  *         peak_source: where the peak of its MFU is from.
  *         compute, coding, send, wait, schedule_bubble: add up to 1, see
  *             :class:`jupyter_mntrain.metrics.series.RankColumns`.
- *         compared: of what it sends in fewer bits, the newest of each boundary and direction.
+ *         compared_transfers: of what it sends in fewer bits, the newest of each boundary and direction.
  *         missing: why a figure is not known, by its name.
  *         is_ready: it has begun, and waits for its first step or makes steps.
  *         progress: of what it does before its next step, if it says so.
@@ -1883,7 +1883,7 @@ export interface RankSummary {
    * what torch's allocator held of the GPU, tensors and what it keeps for the next ones. Unit: bytes; over: the last step
    */
   reserved_bytes?: number | null;
-  compared?: ComparedTransfer[];
+  compared_transfers?: ComparedTransfer[];
   missing?: {
     [k: string]: string;
   };

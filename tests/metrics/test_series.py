@@ -91,16 +91,16 @@ def test_encoding_is_a_share_where_there_is_any_and_its_newest_comparison_is_kep
         for at, db in ((1, 40.0), (3, 38.5)):
             one = samples[node][at]
             made = (ComparedTransfer(0, is_gradient=bool(rank), ratio_db=db - number),)
-            samples[node][at] = msgspec.structs.replace(one, compared=made)
+            samples[node][at] = msgspec.structs.replace(one, compared_transfers=made)
     series = taken(history(view("running", "running"), samples)).whole()
     who, first = series.summary.ranks[1], series.ranks[0]
     assert first.coding == pytest.approx((0.05,) * 4)
     assert first.wait == pytest.approx((0.35 - 1 / 6,) * 4, rel=1e-4)
     assert who.coding == pytest.approx(0.05)
-    assert who.compared == (ComparedTransfer(0, is_gradient=True, ratio_db=37.5),)
+    assert who.compared_transfers == (ComparedTransfer(0, is_gradient=True, ratio_db=37.5),)
     other = taken(history(view("running", "running"), plain)).whole()
     assert (other.ranks[0].coding, other.summary.ranks[0].coding) == ((), None)
-    assert other.summary.ranks[0].compared == ()
+    assert other.summary.ranks[0].compared_transfers == ()
 
 
 def test_the_job_has_a_row_for_every_step_that_all_ranks_have_finished() -> None:

@@ -209,7 +209,7 @@ class NoisyTransfers(NumberRule):
         self._fallen: dict[tuple[int, bool], tuple[int, float]] = {}
 
     def see(self, step: RankStep) -> None:
-        for one in step.compared:
+        for one in step.compared_transfers:
             key = (one.boundary, one.is_gradient)
             best = self._best[key] = max(one.ratio_db, self._best.get(key, one.ratio_db))
             if best - one.ratio_db > FALLEN_DB:

@@ -149,7 +149,9 @@ class RankRows:
             seq += 1
             memory = UNKNOWN if step.memory_bytes is None else step.memory_bytes
             self._see(memory, busy_rate(step, self._taken))
-            self._compared |= {(one.boundary, one.is_gradient): one for one in step.compared}
+            self._compared |= {
+                (one.boundary, one.is_gradient): one for one in step.compared_transfers
+            }
             paused_s = sum(getattr(step, name) for name in BETWEEN)
             self.table.append(seq, self._row(step, 1, paused_s, bubble, capacity))
             self._taken += 1
@@ -319,7 +321,7 @@ class RankRows:
             memory_bytes=self._most_memory,
             reserved_bytes=series.steps[-1].reserved_bytes if series and series.steps else None,
             missing=self._missing({**figures, "memory_bytes": self._most_memory}),
-            compared=tuple(one for _, one in sorted(self._compared.items())),
+            compared_transfers=tuple(one for _, one in sorted(self._compared.items())),
             is_ready=series is not None and bool(series.start or series.end),
             progress=series.progress if series else None,
         )

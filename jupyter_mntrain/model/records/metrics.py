@@ -100,7 +100,7 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     optimizer_s: float | None = None
     coding_s: float | None = None
     """Encoding and decoding what is sent in fewer bits; ``None`` = nothing is."""
-    compared: tuple[ComparedTransfer, ...] = ()
+    compared_transfers: tuple[ComparedTransfer, ...] = ()
     """In some steps, of what this rank sends in fewer bits."""
     data_s: float = 0.0
     evaluation_s: float = 0.0

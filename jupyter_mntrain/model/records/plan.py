@@ -264,11 +264,11 @@ class Compressed(Record, frozen=True):
     """What ranks on two nodes send to each other is compressed.
 
     Args:
-        transfer: how, as in ``pipeline.transfer`` of recipes, such as ``int8``.
+        format: as in ``pipeline.transfer`` of recipes, such as ``int8``.
         nodes: their names.
     """
 
-    transfer: str
+    format: str
     nodes: tuple[str, str]
 
 

@@ -325,7 +325,7 @@ def compared_line(summary: JobSummary) -> str | None:
     ``signal to noise in fewer bits: activations 42 dB, gradients 15 to 17 dB (least: stage 3 to
     2); encoding takes up to 2 % of a step``
     """
-    told = [one for rank in summary.ranks for one in rank.compared]
+    told = [one for rank in summary.ranks for one in rank.compared_transfers]
     parts = []
     for is_gradient, word in ((False, "activations"), (True, "gradients")):
         some = sorted((one for one in told if one.is_gradient is is_gradient), key=_ratio)

@@ -103,7 +103,7 @@ class QueuedStep(msgspec.Struct, frozen=True):
         if self.metered.coded:
             sample["coding_s"] = coding_s
         if self.metered.compared:
-            sample["compared"] = tuple(
+            sample["compared_transfers"] = tuple(
                 ComparedTransfer(one.boundary, is_gradient=one.is_gradient, ratio_db=ratio)
                 for one in self.metered.compared
                 if (ratio := one.ratio_db()) is not None

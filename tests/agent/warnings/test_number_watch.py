@@ -132,7 +132,7 @@ def test_messages_that_become_noisy_are_told_by_stage_and_direction() -> None:
             ComparedTransfer(2, ratio_db=forth),
             ComparedTransfer(1, is_gradient=True, ratio_db=back),
         )
-        step = RankStep(time_s=1.0, rank=Rank(3), step=number, step_s=1.0, compared=made)
+        step = RankStep(time_s=1.0, rank=Rank(3), step=number, step_s=1.0, compared_transfers=made)
         return [*watch.see(step, None)]
 
     assert not [*seen(1, 40.0, 17.0), *seen(21, 42.0, 16.0), *seen(41, 33.0, 9.0)]

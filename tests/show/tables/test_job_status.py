@@ -161,7 +161,7 @@ def test_a_script_that_reports_nothing_is_told_the_three_lines(
 @pytest.mark.wording
 def test_what_is_sent_in_fewer_bits_is_one_line() -> None:
     def told(*compared: ComparedTransfer) -> str | None:
-        one = RankSummary(Rank(0), "n0", "running", coding=0.021, compared=compared)
+        one = RankSummary(Rank(0), "n0", "running", coding=0.021, compared_transfers=compared)
         other = RankSummary(Rank(1), "n1", "running", coding=0.012)
         ranks = (one, other)
         return compared_line(

@@ -172,7 +172,7 @@ function StripRow(props: IStripProps & IRow): JSX.Element {
 
 /** How much larger what a rank sends in fewer bits is than what is lost by that. */
 function noiseOf(rows: IRankRows): string[] {
-  return (rows.who.compared ?? []).map(one =>
+  return (rows.who.compared_transfers ?? []).map(one =>
     trans.__(
       '%1 dB of signal to noise to stage %2',
       Math.round(one.ratio_db ?? 0),
