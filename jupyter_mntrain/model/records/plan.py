@@ -264,11 +264,11 @@ class Compressed(Record, frozen=True):
     """What ranks on two nodes send to each other is compressed.
 
     Args:
-        format: as in ``pipeline.transfer`` of recipes, such as ``int8``.
+        sent_as: how, as in ``pipeline.transfer`` of recipes, such as ``int8``.
         nodes: their names.
     """
 
-    format: str
+    sent_as: str
     nodes: tuple[str, str]
 
 

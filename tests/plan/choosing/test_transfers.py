@@ -75,7 +75,7 @@ def test_four_bits_are_never_taken_by_a_plan() -> None:
 def test_what_a_recipe_says_is_obeyed(transfer: str) -> None:
     plan = on(SLOW, f"pipeline.transfer={transfer}")
     assert TRANSFER not in plan.chosen
-    assert {one.format for one in plan.compressed} == {transfer} - {"none"}
+    assert {one.sent_as for one in plan.compressed} == {transfer} - {"none"}
     assert plan.compressed_gain is None
 
 

@@ -86,7 +86,7 @@ def compressed_words(plan: Plan) -> str:
     """
     pairs: dict[str, list[str]] = {}
     for one in plan.compressed:
-        pairs.setdefault(one.format, []).append(" and ".join(map(shown_name, one.nodes)))
+        pairs.setdefault(one.sent_as, []).append(" and ".join(map(shown_name, one.nodes)))
     words = "; ".join(
         f"{_BITS.get(transfer, shown_line(transfer))} between {', '.join(nodes)}"
         for transfer, nodes in pairs.items()
