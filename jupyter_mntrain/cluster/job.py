@@ -35,6 +35,7 @@ from jupyter_mntrain.cluster.launch.record_changes import (
     put_label,
     remove,
 )
+from jupyter_mntrain.cluster.rank_session import RankSession
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
@@ -517,6 +518,15 @@ class Job:
         """
         self._driver.refuse_read_only()
         return Chat(self._driver, self.id, self.view)
+
+    def session(self) -> RankSession:
+        """Return the ranks of a session, which run cells.
+
+        Raises:
+            RefusedError: this driver is read-only, or the job is no session.
+        """
+        self._driver.refuse_read_only()
+        return RankSession(self._driver, self.id, self.view)
 
     def serving_url(self, timeout_s: float | None = None) -> str | None:
         """The URL at which a job of ``mntrain serve`` answers OpenAI clients, once it does.

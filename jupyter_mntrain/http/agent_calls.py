@@ -84,6 +84,7 @@ PATHS_S = 10.0
 BLOBS_S = 30.0
 """Added to that for a part of a project's file: it goes over a slow network, and to a slow disk."""
 
+B = TypeVar("B", bytes, bytearray)
 T = TypeVar("T")
 
 
@@ -171,7 +172,7 @@ class AgentCalls(ABC):
         told = await self.answer(Request(method, path, content, extra_s))
         return self.read(msgspec.json.Decoder(answer).decode, told)
 
-    def read(self, decode: Callable[[bytes], T], body: bytes) -> T:
+    def read(self, decode: Callable[[B], T], body: B) -> T:
         try:
             return decode(body)
         except msgspec.DecodeError as error:

@@ -31,6 +31,7 @@ GET     /v1/jobs/{job}/log/times?begin=&end=       → LogTimes of the bytes bet
 POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
 POST    /v1/jobs/{job}/settings                    SettingsRequest → JobRecord; of the head only
 POST    /v1/jobs/{job}/chat                        ChatRequest → ChatAnswer; of the head only
+POST    /v1/jobs/{job}/session                     SessionRequest → frames of events
 GET     /v1/jobs/{job}/checkpoints                 → NodeCheckpoints, of the job's run
 POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeCheckpoints after it
 GET     /v1/checkpoints?path=                      → NodeCheckpoints in any directory of the node
@@ -116,6 +117,7 @@ class Route(enum.StrEnum):
     SAVE = "/v1/jobs/{job_id}/save"
     SETTINGS = "/v1/jobs/{job_id}/settings"
     CHAT = "/v1/jobs/{job_id}/chat"
+    SESSION = "/v1/jobs/{job_id}/session"
     CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"
     CHECKPOINTS_AT = "/v1/checkpoints"
     JOB_FILES = "/v1/jobs/{job_id}/files"

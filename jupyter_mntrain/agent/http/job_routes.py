@@ -28,6 +28,7 @@ from jupyter_mntrain.agent.jobs.run_checkpoints import (
     checkpoints_in,
 )
 from jupyter_mntrain.agent.jobs.samples.archive import Range, SamplesAnswer
+from jupyter_mntrain.agent.jobs.session_ranks import refuse_session, relayed
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.launch.gang_start import workplace_of
 from jupyter_mntrain.metrics.downsampled.samples import NodeSamples
@@ -53,6 +54,7 @@ from jupyter_mntrain.model.lifecycle.running_changes import (
 )
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobRecord
+from jupyter_mntrain.model.records.session import Run, SessionRequest
 from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.label import JobLabel
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
@@ -306,6 +308,22 @@ class JobChatHandler(AgentHandler, route=Route.CHAT, post=DRIVERS):
                 break
             await asyncio.sleep(CHAT_LOOK_S)
         self.answer(ChatReply(answer))
+
+
+class JobSessionHandler(AgentHandler, route=Route.SESSION, post=DRIVERS):
+    """Passes a request to ranks of a session, and their events back as they come."""
+
+    async def post(self, job_id: str) -> None:
+        request = self.body_as(SessionRequest)
+        job = self.job(job_id)
+        refuse_session(request, job.record)
+        with self.streaming(), suppress(StreamClosedError):
+            self.set_header("Content-Type", "application/octet-stream")
+            if isinstance(request.request, Run):
+                with self.audited("cell", job=job_id, cell=str(request.request.cell)):
+                    pass
+            async for block in relayed(request, job.record, metrics_of(job.attempt.path)):
+                await self.send_block(block)
 
 
 class RankKillHandler(AgentHandler, route=Route.KILL_RANK, post=DRIVERS):

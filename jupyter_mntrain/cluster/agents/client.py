@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 import httpx
+import msgspec
 from cryptography import x509
 
 from jupyter_mntrain import __version__
@@ -40,6 +41,7 @@ from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.session import Event, SessionRequest, frames
 from jupyter_mntrain.model.text.log_parts import (
     LOG_OFFSET_HEADER,
     LOG_SIZE_HEADER,
@@ -212,28 +214,45 @@ class AgentClient(AgentCalls):
                 if not (tries and isinstance(error, CUT)):
                     raise await self._explained(error) from error
 
+    async def session(self, job_id: JobId, request: SessionRequest) -> AsyncGenerator[Event, None]:
+        """Ask ranks of a session, and yield their events until each has said its last."""
+        data = bytearray()
+        path = Route.SESSION.format(job_id=job_id)
+        chunks = self._chunks("POST", path, content=msgspec.json.encode(request))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                data += chunk
+                for event in self.read(frames, data):
+                    yield event
+
     async def _lines(self, path: str, params: Mapping[str, int]) -> AsyncGenerator[bytes, None]:
+        chunks = self._chunks("GET", path, params=params)
+        async with aclosing(chunks):
+            async for line in split_lines(chunks):
+                yield line
+
+    async def _chunks(self, method: str, path: str, **options: Any) -> AsyncGenerator[bytes, None]:
         is_answered = False
         try:
             async with self._connector.http.stream(
-                "GET",
+                method,
                 self._url + path,
-                params=params,
                 extensions={**await self._named(), MOST_BYTES: 0},
                 timeout=httpx.Timeout(SILENT_STREAM_S, connect=CONNECT_TIMEOUT_S, pool=None),
+                **options,
             ) as response:
                 if not response.is_success:
                     raise refusal(await response.aread(), self.address, self.node)
                 is_answered = True
                 shown = x509.load_der_x509_certificate(shown_certificate(response))
-                async for line in split_lines(response.aiter_bytes()):
+                async for chunk in response.aiter_bytes():
                     # An open connection ends with its certificate. A renewed one is shown to the
                     # next connection.
                     credentials = self._connector.identity.credentials
                     now = datetime.fromtimestamp(self._connector.clock(), UTC)
                     if (ended := ended_trust(shown, credentials, now)) is not None:
                         raise distrusted(ended, self.node)
-                    yield line
+                    yield chunk
         except TROUBLE as error:
             if is_answered:
                 raise transport_error(error, self.address, self.node) from error

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from jupyter_mntrain.model.failure.kinds import Kind
 
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_id
 from jupyter_mntrain.launch.project.tree import Tree, TreeFile
 from jupyter_mntrain.model.errors import NodeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec

@@ -1,0 +1,135 @@
+"""Session ranks: passes a driver's request to ranks of this node, and their events back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
+from jupyter_mntrain.model.records.session import (
+    LARGEST_FRAME,
+    LENGTH_BYTES,
+    PROGRAM,
+    Follow,
+    Run,
+    SessionRequest,
+    Silent,
+    frame,
+)
+from jupyter_mntrain.telemetry.session_socket import short_path, socket_of
+
+ANSWER_S: Final = 5.0
+"""A rank that says nothing for this long holds the interpreter's lock: while a cell runs, its other
+threads say every second that it does."""
+HELD_BYTES: Final = 2**20
+"""Of events that the driver has not read yet, for each rank."""
+
+
+def refuse_session(request: SessionRequest, record: JobRecord) -> None:
+    """Check that the ranks run a session.
+
+    Raises:
+        RefusedError: they do not, or it is over.
+    """
+    part, job_id = record.part, record.job_id
+    if record.spec.entry[:2] != ("-m", PROGRAM):
+        raise RefusedError(
+            f"job {job_id} is no session: it runs no cells",
+            fix="start one: mntrain session start",
+            node=part.node,
+        )
+    if part.state in TERMINAL or request.attempt != record.attempt.number:
+        raise RefusedError(
+            f"the session {job_id} is over",
+            fix="start another one: mntrain session start",
+            node=part.node,
+        )
+
+
+async def relayed(
+    request: SessionRequest, record: JobRecord, metrics: Path
+) -> AsyncIterator[bytes]:
+    """Yield the frames of all ranks as they come; ends when each has said its last.
+
+    A rank that does not answer is said by a :class:`Silent`; while a cell runs, once.
+    """
+    local = {int(one.rank): place for place, one in enumerate(record.part.ranks)}
+    events: asyncio.Queue[bytes | None] = asyncio.Queue(64)
+    ranks = [rank for rank in request.ranks if rank in local]
+    tasks = [
+        asyncio.create_task(_relay(rank, socket_of(metrics, local[rank]), request, events))
+        for rank in ranks
+    ]
+    try:
+        left = len(tasks)
+        while left:
+            block = await events.get()
+            if block is None:
+                left -= 1
+            else:
+                yield block
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _relay(
+    rank: int, path: Path, request: SessionRequest, events: asyncio.Queue[bytes | None]
+) -> None:
+    asked = request.request
+    try:
+        with short_path(path) as short:
+            reader, writer = await asyncio.open_unix_connection(short, limit=HELD_BYTES)
+        try:
+            writer.write(frame(asked))
+            await asyncio.wait_for(writer.drain(), ANSWER_S)
+            await _pass_on(rank, reader, events, is_long=isinstance(asked, Run | Follow))
+        finally:
+            writer.close()
+    except FileNotFoundError:
+        await events.put(frame(Silent(rank, "it is still starting")))
+    except (OSError, TimeoutError, ValueError):
+        await events.put(frame(Silent(rank, "its process has ended")))
+    finally:
+        await events.put(None)
+
+
+async def _pass_on(
+    rank: int, reader: asyncio.StreamReader, events: asyncio.Queue[bytes | None], *, is_long: bool
+) -> None:
+    """Pass whole frames on until the rank closes the connection.
+
+    Raises:
+        ValueError: what it sends is no frame.
+    """
+    is_said = False
+    data = bytearray()
+    while True:
+        try:
+            piece = await asyncio.wait_for(reader.read(HELD_BYTES), ANSWER_S)
+        except TimeoutError:
+            if not is_said:
+                cause = "it does not answer: its process computes in C and holds Python's lock"
+                await events.put(frame(Silent(rank, cause)))
+            if not is_long:
+                return
+            is_said = True
+            continue
+        if not piece:
+            return
+        is_said = False
+        data += piece
+        begin = 0
+        while len(data) >= begin + LENGTH_BYTES:
+            size = int.from_bytes(data[begin : begin + LENGTH_BYTES], "big")
+            if size > LARGEST_FRAME:
+                raise ValueError(f"a frame of {size} bytes")
+            if len(data) < begin + LENGTH_BYTES + size:
+                break
+            begin += LENGTH_BYTES + size
+        if begin:
+            await events.put(bytes(data[:begin]))
+            del data[:begin]

@@ -1,0 +1,370 @@
+"""Rank session: runs cells on ranks that stay, and follows what they say; of a driver."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import (
+    MntrainError,
+    NodeError,
+    RefusedError,
+    SpecError,
+    error_of,
+)
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.quantities import agreeing, listed
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, Placement
+from jupyter_mntrain.model.records.session import (
+    PROGRAM,
+    Answer,
+    At,
+    Complete,
+    Completions,
+    Described,
+    Done,
+    Event,
+    Follow,
+    Hello,
+    Inspect,
+    Interrupt,
+    Pull,
+    Pulled,
+    Push,
+    Request,
+    Run,
+    SessionRequest,
+    Silent,
+    State,
+    Value,
+    Where,
+)
+
+BREAK_AFTER_S: Final = 1.0
+"""How long an interrupted cell has to end before the connections between ranks are closed."""
+LOST_AFTER_S: Final = 30.0
+"""How long a node that does not answer is asked again."""
+PAUSE_S: Final = 0.5
+ALONE_S: Final = 5.0
+"""How long ranks may run on alone, once others have ended the cell, before it is looked where they
+are."""
+
+
+class Waiting(Record, frozen=True):
+    """Ranks that wait for others which have ended the cell.
+
+    Args:
+        waiting: where each is.
+        ended: the others.
+    """
+
+    waiting: tuple[At, ...]
+    ended: tuple[int, ...]
+
+    def __str__(self) -> str:
+        first, *_ = self.waiting
+        ranks = listed([str(one.rank) for one in self.waiting])
+        others = listed([str(one) for one in self.ended])
+        line = f" in line {first.line}" if first.line is not None else ""
+        text = f"{agreeing(self.waiting, 'rank', 'ranks')} {ranks} "
+        text += f"{agreeing(self.waiting, 'waits', 'wait')} in {first.call}{line} for "
+        text += f"{agreeing(self.ended, 'rank', 'ranks')} {others}, "
+        return text + agreeing(self.ended, "which has ended the cell", "which have ended the cell")
+
+
+class RankSession:
+    """Runs cells on the ranks of a session.
+
+    Args:
+        view: the job as it is now.
+
+    Raises:
+        RefusedError: the job is no session.
+    """
+
+    def __init__(self, driver: DriverSession, job_id: JobId, view: Callable[[], JobView]) -> None:
+        if view().spec.entry[:2] != ("-m", PROGRAM):
+            raise RefusedError(
+                f"job {job_id} is no session: it runs no cells",
+                fix="start one: mntrain session start",
+            )
+        self._driver, self._job_id, self._view = driver, job_id, view
+        self._cell = 0
+        self._running: tuple[int, ...] = ()
+
+    @property
+    def ranks(self) -> range:
+        """All ranks."""
+        return range(self._view().attempt.world_size)
+
+    def states(self) -> dict[int, State | Silent]:
+        """Return how each rank is.
+
+        Raises:
+            MntrainError: why the session is over, or why a node does not answer.
+        """
+        return self._driver.loop.run(self._states())
+
+    def run(
+        self, code: str, ranks: Iterable[int] | None = None
+    ) -> Generator[Event | Waiting, None, None]:
+        """Run a cell, and yield what its ranks write, show and end with, as it comes.
+
+        The cell runs on if the generator is closed: :meth:`follow` goes on with it.
+
+        Args:
+            ranks: all by default.
+
+        Raises:
+            SpecError: there is no such rank.
+            RefusedError: a cell is running.
+            MntrainError: why the session is over.
+        """
+        chosen = self._chosen(ranks)
+        return self._driver.loop.iterate(self._cell_events(code, chosen))
+
+    def follow(self) -> Generator[Event | Waiting, None, None]:
+        """Yield what the newest cell has written, and goes on to write."""
+        return self._driver.loop.iterate(self._follow_newest())
+
+    def interrupt(self) -> None:
+        """End the running cell on all ranks with ``KeyboardInterrupt``. Takes up to some seconds:
+        a collective does not end by itself, so that the connections between ranks are closed then.
+        """
+        self._driver.loop.run(self._interrupt())
+
+    def answer(self, rank: int, text: str) -> None:
+        """Answer what a rank asks with ``input``, or a debugger at its prompt."""
+        self._driver.loop.run(self._ask([rank], Answer(text)))
+
+    def where(self, ranks: Iterable[int] | None = None) -> dict[int, At | Silent]:
+        """Return where ranks are in the running cell."""
+        found = self._driver.loop.run(self._ask(self._chosen(ranks), Where()))
+        return {rank: one for rank, one in found.items() if isinstance(one, At | Silent)}
+
+    def complete(self, code: str, position: int, rank: int = 0) -> Completions | None:
+        found = self._driver.loop.run(self._ask([rank], Complete(code, position)))[rank]
+        return found if isinstance(found, Completions) else None
+
+    def inspect(self, code: str, position: int, detail: int = 0, rank: int = 0) -> Described | None:
+        found = self._driver.loop.run(self._ask([rank], Inspect(code, position, detail)))[rank]
+        return found if isinstance(found, Described) else None
+
+    def pull(self, name: str, ranks: Iterable[int] | None = None) -> dict[int, Value]:
+        """Return the value of a variable on each rank, as it is sent.
+
+        Raises:
+            SpecError: a rank has no such variable, or it cannot be sent.
+        """
+        return {
+            rank: one.value
+            for rank, one in self._exchanged(Pull(name), self._chosen(ranks)).items()
+            if one.value is not None
+        }
+
+    def push(self, name: str, value: Value, ranks: Iterable[int] | None = None) -> None:
+        """Set a variable on each rank.
+
+        Raises:
+            SpecError: the name is no name, or a rank cannot take it.
+        """
+        if not name.isidentifier():
+            raise SpecError(f"{name!r} is no name of a variable", fix="give a Python name")
+        self._exchanged(Push(name, value), self._chosen(ranks))
+
+    def _exchanged(self, request: Pull | Push, ranks: Sequence[int]) -> dict[int, Pulled]:
+        found = self._driver.loop.run(self._ask(ranks, request))
+        for rank, one in found.items():
+            if isinstance(one, Silent):
+                raise RefusedError(f"rank {rank}: {one.cause}", fix="try again once it is idle")
+            if isinstance(one, Pulled) and one.cause:
+                raise SpecError(one.cause, fix=one.fix)
+        return {rank: one for rank, one in found.items() if isinstance(one, Pulled)}
+
+    def _chosen(self, ranks: Iterable[int] | None) -> tuple[int, ...]:
+        if ranks is None:
+            return tuple(self.ranks)
+        chosen = tuple(dict.fromkeys(ranks))
+        for rank in chosen:
+            if rank not in self.ranks:
+                last = len(self.ranks) - 1
+                raise SpecError(f"there is no rank {rank}", fix=f"ranks are 0 to {last}")
+        return chosen
+
+    async def _states(self) -> dict[int, State | Silent]:
+        found = await self._ask(self.ranks, Hello())
+        return {rank: one for rank, one in found.items() if isinstance(one, State | Silent)}
+
+    async def _cell_events(
+        self, code: str, ranks: tuple[int, ...]
+    ) -> AsyncGenerator[Event | Waiting, None]:
+        states = await self._states()
+        told = [one for one in states.values() if isinstance(one, State)]
+        for rank, one in states.items():
+            if isinstance(one, Silent):
+                raise RefusedError(f"rank {rank}: {one.cause}", fix="wait for it, or interrupt it")
+        if busy := [one.rank for one in told if one.is_running]:
+            raise RefusedError(
+                f"a cell is running on {agreeing(busy, 'rank', 'ranks')} "
+                f"{listed([str(one) for one in busy])}",
+                fix="wait for its end, or interrupt it: mntrain session interrupt",
+            )
+        self._cell = max(one.cell for one in told) + 1
+        groups = max(one.groups for one in told) + any(one.is_broken for one in told)
+        # All ranks form the group anew together, those without a cell, too.
+        others = self.ranks if groups > min(one.groups for one in told) else ()
+        self._running = ranks
+        requests = {rank: Run(self._cell, "", groups) for rank in others}
+        requests |= {rank: Run(self._cell, code, groups) for rank in ranks}
+        async with aclosing(self._followed(requests)) as events:
+            async for event in events:
+                yield event
+
+    async def _follow_newest(self) -> AsyncGenerator[Event | Waiting, None]:
+        states = await self._states()
+        told = [one for one in states.values() if isinstance(one, State)]
+        self._cell = max((one.cell for one in told), default=0)
+        if not self._cell:
+            return
+        self._running = tuple(one.rank for one in told if one.cell == self._cell)
+        requests = {rank: Follow(self._cell) for rank in self._running}
+        async with aclosing(self._followed(requests)) as events:
+            async for event in events:
+                yield event
+
+    async def _followed(
+        self, requests: dict[int, Run] | dict[int, Follow]
+    ) -> AsyncGenerator[Event | Waiting, None]:
+        """Yield the events of all ranks, and what they wait for if they are left alone."""
+        events: asyncio.Queue[Event | MntrainError] = asyncio.Queue(256)
+        left = {*requests}
+        tasks = [
+            asyncio.create_task(self._follow_rank(rank, request, events))
+            for rank, request in requests.items()
+        ]
+        ended_s: float | None = None
+        said: Waiting | None = None
+        try:
+            while left:
+                try:
+                    event = await asyncio.wait_for(events.get(), PAUSE_S)
+                except TimeoutError:
+                    event = None
+                if isinstance(event, MntrainError):
+                    raise event
+                if isinstance(event, Done):
+                    left.discard(event.rank)
+                    ended_s = time.monotonic()
+                if event is not None and not isinstance(event, State):
+                    yield event
+                if left and ended_s is not None and time.monotonic() - ended_s > ALONE_S:
+                    ended_s = time.monotonic()
+                    found = await self._waiting(left, {*requests} - left)
+                    if found is not None and found != said:
+                        said = found
+                        yield found
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _waiting(self, left: Iterable[int], ended: Iterable[int]) -> Waiting | None:
+        found = (await self._ask(sorted(left), Where())).values()
+        places = [
+            At(one.rank, one.line, one.source, one.call) for one in found if isinstance(one, At)
+        ]
+        if not places or not all(one.call for one in places):
+            return None
+        return Waiting(tuple(places), tuple(sorted(ended)))
+
+    async def _follow_rank(
+        self, rank: int, request: Run | Follow, events: asyncio.Queue[Event | MntrainError]
+    ) -> None:
+        """Put a rank's events into a queue until its cell ends, over connections that break."""
+        last, until_s = 0, time.monotonic() + LOST_AFTER_S
+        asked: Run | Follow = request
+        while True:
+            try:
+                async for event in self._events(rank, asked):
+                    until_s = time.monotonic() + LOST_AFTER_S
+                    last = max(last, getattr(event, "number", 0))
+                    await events.put(event)
+                    if isinstance(event, Done):
+                        return
+            except NodeError as error:
+                if time.monotonic() > until_s:
+                    await events.put(error)
+                    return
+            except MntrainError as error:
+                await events.put(error)
+                return
+            if (why := self._why_over()) is not None:
+                await events.put(why)
+                return
+            if (isinstance(asked, Run) and last) or isinstance(asked, Follow):
+                asked = Follow(asked.cell, last)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _interrupt(self) -> None:
+        cell = self._cell
+        if not cell:
+            told = (await self._states()).values()
+            cell = max((one.cell for one in told if isinstance(one, State)), default=0)
+        states = await self._ask(self.ranks, Interrupt(cell))
+        until_s = time.monotonic() + BREAK_AFTER_S
+        while any(isinstance(one, State) and one.is_running for one in states.values()):
+            if time.monotonic() > until_s:
+                # On every rank: each has one end of a connection.
+                await self._ask(self.ranks, Interrupt(cell, breaks=True))
+                return
+            await asyncio.sleep(0.05)
+            states = dict(await self._states())
+
+    async def _ask(self, ranks: Iterable[int], request: Request) -> dict[int, Event]:
+        """Ask ranks for one event each.
+
+        Raises:
+            MntrainError: why the session is over, or why a node does not answer.
+        """
+        asked = tuple(ranks)
+        try:
+            found = await asyncio.gather(*(self._first(rank, request) for rank in asked))
+        except (NodeError, RefusedError):
+            if (why := self._why_over()) is not None:
+                raise why from None
+            raise
+        return dict(zip(asked, found, strict=True))
+
+    async def _first(self, rank: int, request: Request) -> Event:
+        async with aclosing(self._events(rank, request)) as events:
+            async for event in events:
+                return event
+        return Silent(rank, "it has not answered")
+
+    async def _events(self, rank: int, request: Request) -> AsyncGenerator[Event, None]:
+        attempt = self._view().attempt
+        place = _place_of(attempt.placements, rank)
+        client = self._driver.live.client_of(place)
+        asked = SessionRequest(attempt.number, (rank,), request)
+        async with aclosing(client.session(self._job_id, asked)) as events:
+            async for event in events:
+                yield event
+
+    def _why_over(self) -> MntrainError | None:
+        view = self._view()
+        if view.state not in TERMINAL:
+            return None
+        if view.problem is not None:
+            return error_of(view.problem)
+        return RefusedError(
+            f"the session {view.job_id} is over: it is {view.state}",
+            fix="start another one: mntrain session start",
+        )
+
+
+def _place_of(placements: Iterable[Placement], rank: int) -> Placement:
+    return next(one for one in placements if rank in one.ranks)

@@ -1,0 +1,70 @@
+"""``python -m jupyter_mntrain.session``: a rank that runs cells until its job is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
+from jupyter_mntrain.session.endpoint import Endpoint
+from jupyter_mntrain.session.groups import SessionGroup
+from jupyter_mntrain.session.shell import SessionShell
+from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.telemetry.session_socket import socket_of
+
+TELL_EVERY_S: Final = 20.0
+"""How often a session says that it is there: before a rank without a step is looked at."""
+
+
+@record
+def main(argv: list[str] | None = None) -> None:
+    """Run cells until the job is stopped, or nobody has run one for long."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--idle-s", type=float, default=0.0)
+    arguments = parser.parse_args(argv)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    local_rank = int(os.environ["LOCAL_RANK"])
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", local_rank)
+        torch.cuda.set_device(device)
+    group = SessionGroup(device)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    names = {
+        "rank": rank,
+        "world_size": size,
+        "local_rank": local_rank,
+        "node": os.environ.get(NODE_VARIABLE, ""),
+        "device": device,
+        "dist": dist,
+        "torch": torch,
+    }
+    shell = SessionShell(rank, group, names, str(device))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    with Recorder() as recorder:
+        Endpoint(shell, socket_of(Path(os.environ[METRICS_VARIABLE]), local_rank))
+
+        def tell() -> None:
+            while True:
+                recorder.progress("session: ready for cells", 0)
+                if arguments.idle_s and shell.idle_s > arguments.idle_s:
+                    shell.end()
+                time.sleep(min(TELL_EVERY_S, arguments.idle_s or TELL_EVERY_S))
+
+        threading.Thread(target=tell, name="session-idle", daemon=True).start()
+        shell.run()
+
+
+if __name__ == "__main__":
+    main()
