@@ -1822,7 +1822,8 @@ export interface JobSummary {
  *         peak_source: where the peak of its MFU is from.
  *         compute, coding, send, wait, schedule_bubble: add up to 1, see
  *             :class:`jupyter_mntrain.metrics.series.RankColumns`.
- *         compared_transfers: of what it sends in fewer bits, the newest of each boundary and direction.
+ *         compared_transfers: of what it sends in fewer bits, the newest of each boundary and
+ *             direction.
  *         missing: why a figure is not known, by its name.
  *         is_ready: it has begun, and waits for its first step or makes steps.
  *         progress: of what it does before its next step, if it says so.

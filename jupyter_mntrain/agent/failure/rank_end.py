@@ -357,8 +357,8 @@ def fix_of_missing(message: str, attempt: Path) -> str | None:
         return None  # in a folder of the nodes
     if path is None or path.is_absolute() or ".." in path.parts:
         return None
-    special = "left out" if tree.leaves_out(str(path)) else "unsent"
-    return fix_of(Kind.NO_FILE, special, path=path)
+    is_left_out = tree.leaves_out(str(path))
+    return fix_of(Kind.NO_FILE, "left out" if is_left_out else "unsent", path=path)
 
 
 def fix_of_missing_module(message: str, attempt: Path) -> str | None:

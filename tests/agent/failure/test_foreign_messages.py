@@ -105,7 +105,7 @@ def test_a_fix_names_what_the_message_names() -> None:
         ("ModuleNotFoundError: No module named 'datasets'", "datasets"),
         (
             "No module named a.b.__main__; 'a.b' is a package and cannot be directly executed",
-            "--module a.b.",
+            "a.b.",
         ),
         ("ImportError: libGL.so.1: cannot open shared object file", "libGL.so.1"),
         ("sh: 1: ffmpeg: not found", "ffmpeg"),
