@@ -14,8 +14,8 @@ from jupyter_mntrain.metrics.definitions import Definition, definitions
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = (
-    "JobNumbers", "JobStatus", "JobSummary", "LinkSummary", "ListedJob", "RankSummary", "RankedJob",
-    "Window",
+    "ComparedTransfer", "JobNumbers", "JobStatus", "JobSummary", "LinkSummary", "ListedJob",
+    "RankSummary", "RankedJob", "Window",
 )  # fmt: skip
 """Whose fields are figures, by the names that those have in JSON."""
 

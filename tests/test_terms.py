@@ -12,6 +12,7 @@ import pytest
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.metrics.definitions import definitions, meaning_of
 from jupyter_mntrain.metrics.summary import JobNumbers, LinkSummary, RankSummary, Window
+from jupyter_mntrain.model.records.metrics import ComparedTransfer
 from jupyter_mntrain.train.reports.base import NUMBERS
 from jupyter_mntrain.verbs.command import parse
 from jupyter_mntrain.verbs.table import TABLE
@@ -69,7 +70,8 @@ def test_every_figure_of_a_job_is_defined_and_only_once() -> None:
     assert len(defined) == len(set(defined)), "a name means one thing"
     of_job = {*JobNumbers.__struct_fields__, *Window.__struct_fields__}
     assert of_job - set(defined) == SAID_WITH_ANOTHER
-    others = {*RankSummary.__struct_fields__, *LinkSummary.__struct_fields__}
+    records = (RankSummary, LinkSummary, ComparedTransfer)
+    others = {name for one in records for name in one.__struct_fields__}
     assert set(defined) <= of_job | others | OF_REPORTS
     figures = {name for name in others if name.endswith(("_s", "_bytes"))}
     assert figures <= set(defined)

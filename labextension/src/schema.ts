@@ -1907,6 +1907,9 @@ export interface RankSummary {
 export interface ComparedTransfer {
   boundary: number;
   is_gradient?: boolean;
+  /**
+   * of what a stage sends in fewer bits, how much larger it is than what is lost by that: ten times the decimal logarithm of the sums of squares of both. 10 dB less are ten times the noise. Unit: dB; over: one microbatch in every 20 steps
+   */
   ratio_db?: number;
 }
 /**

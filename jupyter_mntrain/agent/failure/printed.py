@@ -40,6 +40,7 @@ _GROUP_BEGINS = re.compile(r"\s*\+ Exception Group Traceback ")
 _MARGIN = re.compile(r"\s*[|+] ?")
 _RULE = re.compile(r"\s*\+-")
 _SECOND = re.compile(r"\s*\+-+ 2 -+$")
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH_TAG = re.compile(r"^\[rank\d+\]: ?")
 """Prefix that torch.distributed adds to an uncaught exception."""
 
@@ -194,8 +195,8 @@ def abort_reason(lines: Sequence[str]) -> str:
 
 def with_place(line: str, traceback: str) -> str:
     """Append the line of the script from which an exception came."""
-    places = re.findall(r'File "([^"]+)", line (\d+)', traceback)
-    return placed(line, [(file, int(number)) for file, number in places])
+    places = [(file, int(number)) for file, number in _PLACE.findall(traceback)]
+    return placed(line, places)
 
 
 def placed(line: str, places: Sequence[tuple[str, int | None]]) -> str:

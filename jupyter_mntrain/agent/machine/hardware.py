@@ -208,7 +208,7 @@ def _of_cards(cards: Iterable[str], net: Path, ask: Ask) -> Iterator[Firmware]:
     for name in cards:
         ids = [kernel_text(net / name / "device" / one) for one in ("vendor", "device")]
         model = ":".join(one.removeprefix("0x") for one in ids) if all(ids) else ""
-        yield Firmware(kind="network card", device=name, model=model, version=ask(name))
+        yield Firmware("network card", name, model, ask(name))
 
 
 def _of_adapters(folder: Path) -> Iterator[Firmware]:
