@@ -35,7 +35,6 @@ from jupyter_mntrain.cluster.launch.record_changes import (
     put_label,
     remove,
 )
-from jupyter_mntrain.cluster.rank_session import RankSession
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster.agents.client import AgentClient
     from jupyter_mntrain.cluster.history.comparison import ComparedJobs
     from jupyter_mntrain.cluster.launch.resume import ResumeOffer, ResumePlan
+    from jupyter_mntrain.cluster.rank_session import RankSession
     from jupyter_mntrain.model.records.setting import Setting
 
 WAITING = "waiting for the ranks to take it"
@@ -525,6 +525,8 @@ class Job:
         Raises:
             RefusedError: this driver is read-only, or the job is no session.
         """
+        from jupyter_mntrain.cluster.rank_session import RankSession
+
         self._driver.refuse_read_only()
         return RankSession(self._driver, self.id, self.view)
 

@@ -110,7 +110,8 @@ class Runs:
 
         def has_come_so_far() -> bool:
             ranks = job.history().ranks.values()
-            return bool(ranks) and all(one.steps and one.steps[-1].step >= step for one in ranks)
+            made = [one.steps[-1].step for one in ranks if one.steps]
+            return len(made) == job.view().attempt.world_size and min(made) >= step
 
         until(has_come_so_far, f"step {step}", ENDED_S)
 

@@ -208,4 +208,6 @@ def placed(line: str, places: Sequence[tuple[str, int | None]]) -> str:
 
 def is_own(file: str) -> bool:
     """Return whether a source file is the user's, and not a library's or Python's own."""
+    if file in {"<string>", "<stdin>"}:
+        return True
     return not ("/site-packages/" in file or "/lib/python" in file or file.startswith("<"))

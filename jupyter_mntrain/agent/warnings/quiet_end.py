@@ -75,10 +75,8 @@ def last_traceback(lines: Sequence[str]) -> LastTraceback | None:
             after -= 1  # the line that says so
         elif end < len(lines) and _EXCEPTION.match(lines[end]):
             whole = tuple(lines[index : end + 1])
-            found, after = (
-                LastTraceback(message=with_place(whole[-1], "\n".join(whole)), lines=whole),
-                0,
-            )
+            message = with_place(whole[-1], "\n".join(whole))
+            found, after = LastTraceback(message=message, lines=whole), 0
         index = end + 1
     return found if after <= MOST_LINES_AFTER else None
 

@@ -222,7 +222,11 @@ class AdmissionDesk:
             await self._connector.close()
 
     def client(
-        self, address: str, node_id: NodeId | None = None, node: str | None = None
+        self,
+        address: str,
+        node_id: NodeId | None = None,
+        node: str | None = None,
+        is_lost: Callable[[], bool] | None = None,
     ) -> AgentClient:
         """Make a client for an agent.
 
@@ -231,7 +235,7 @@ class AdmissionDesk:
         """
         if self._connector is None:
             raise self.problem or no_cluster(self.cluster)
-        return AgentClient(self._connector, address, node_id=node_id, node=node)
+        return AgentClient(self._connector, address, node_id=node_id, node=node, is_lost=is_lost)
 
     def take(self, found: FoundAgent) -> None:
         """Sort an announced agent: member, candidate or stranger."""

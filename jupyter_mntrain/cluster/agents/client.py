@@ -51,6 +51,9 @@ from jupyter_mntrain.model.text.log_parts import (
 from jupyter_mntrain.trust.certificates import Subject, subject_of
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 
+LOOK_S = 1.0
+"""How often it is looked whether a node that answers slowly is still there."""
+
 SAMPLES_S = 30.0
 """Added to that for downsampled samples: a slow disk."""
 
@@ -69,6 +72,8 @@ class AgentClient(AgentCalls):
         address: ``host:port``.
         node_id: the node that must answer there; ``None`` = any node of the cluster.
         node: its name in errors; default: its address.
+        is_lost: tells whether its heartbeats have stopped, if they are followed: what takes long is
+            then no longer waited for.
     """
 
     def __init__(
@@ -78,9 +83,11 @@ class AgentClient(AgentCalls):
         *,
         node_id: NodeId | None = None,
         node: str | None = None,
+        is_lost: Callable[[], bool] | None = None,
     ) -> None:
         super().__init__(address, node or address)
         self.node_id = node_id
+        self._is_lost = is_lost
         self._connector = connector
         self._url = f"https://{address}"
 
@@ -186,6 +193,23 @@ class AgentClient(AgentCalls):
             )
 
     async def send(self, request: Request) -> Reply:
+        if self._is_lost is None or not request.extra_s:
+            return await self._send(request)
+        sending = asyncio.ensure_future(self._send(request))
+        try:
+            while not (await asyncio.wait({sending}, timeout=LOOK_S))[0]:
+                if self._is_lost():
+                    raise NodeError(
+                        f"the agent at {self.address} no longer answers",
+                        fix="check that its machine is on and not frozen, then try again",
+                        node=self.node,
+                        kind=Kind.SILENT,
+                    )
+            return sending.result()
+        finally:
+            sending.cancel()
+
+    async def _send(self, request: Request) -> Reply:
         timeout_s = ANSWER_TIMEOUT_S + request.extra_s
         if request.is_large and self.node_id is not None:
             name = _dns_name(self.node_id)

@@ -230,7 +230,7 @@ async def _measure(
 
 def _client(driver: Prober, node: NodeInfo) -> AgentClient:
     known = driver.live.client_at(node.node_id)
-    return known or driver.live.desk.client(node.addresses[0], node.node_id, node.name)
+    return known or driver.live.client(node.addresses[0], node.node_id, node.name)
 
 
 def _interfaces(

@@ -147,15 +147,24 @@ class ClusterView:
         """Return a client for a participant, at the address on which it answers now."""
         for view in self.nodes:
             if view.info and view.info.node_id == placement.node_id and not view.is_conflict:
-                return self.desk.client(view.address, placement.node_id, placement.node)
-        return self.desk.client(placement.agent[0], placement.node_id, placement.node)
+                return self.client(view.address, placement.node_id, placement.node)
+        return self.client(placement.agent[0], placement.node_id, placement.node)
 
     def client_at(self, node_id: NodeId) -> AgentClient | None:
         """Return a client for a node; ``None`` if it does not answer."""
         for view in self.nodes:
             if view.info and view.info.node_id == node_id and not view.is_conflict:
-                return self.desk.client(view.address, node_id, view.name)
+                return self.client(view.address, node_id, view.name)
         return None
+
+    def client(self, address: str, node_id: NodeId, node: str) -> AgentClient:
+        """Make a client for a node that does not wait for one whose heartbeats have stopped."""
+
+        def is_lost() -> bool:
+            seen = [one for one in self.nodes if one.info and one.info.node_id == node_id]
+            return bool(seen) and all(one.liveness == "lost" for one in seen)
+
+        return self.desk.client(address, node_id, node, is_lost)
 
     @property
     def reachable(self) -> list[NodeInfo]:

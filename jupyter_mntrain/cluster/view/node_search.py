@@ -77,7 +77,7 @@ class NodeSearch:
         """
         info = self.info(node)
         address = next(view.address for view in self._live.nodes if view.info is info)
-        return self._live.desk.client(address, info.node_id, info.name)
+        return self._live.client(address, info.node_id, info.name)
 
     def info(self, node: str) -> NodeInfo:
         """Return the information of such a node; raises as :meth:`client` does."""

@@ -6,7 +6,7 @@ events, so that whoever was cut off asks for those after the last one that arriv
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -188,8 +188,8 @@ class Shown(Record, frozen=True, tag=True):
 
     rank: int
     number: int
-    data: dict[str, object] = {}
-    metadata: dict[str, object] = {}
+    data: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     is_result: bool = False
     identity: str = ""
     is_update: bool = False

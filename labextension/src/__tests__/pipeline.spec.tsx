@@ -9,11 +9,11 @@ afterEach(cleanup);
 const CHOICE = { rank: null, node: null };
 
 function strip(coding?: number) {
-  const compared = [
+  const compared_transfers = [
     { boundary: 1, ratio_db: 41.8 },
     { boundary: 0, is_gradient: true, ratio_db: 17.2 }
   ];
-  const ranks = [rankSummary(0), rankSummary(1, { coding, compared })];
+  const ranks = [rankSummary(0), rankSummary(1, { coding, compared_transfers })];
   const store = stored({ summary: summary(ranks) });
   render(
     <PipelineStrip

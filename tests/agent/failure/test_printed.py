@@ -32,10 +32,11 @@ def printed(script: str) -> list[str]:
 def test_of_a_group_the_exception_that_came_first_is_told(names: list[str]) -> None:
     lines = printed(GROUPED.format(names=names, work="load(name)"))
     assert any(line.lstrip().startswith("| ") for line in lines)
+    first = "ValueError: a (<string>, line 4)"
     for more in ([], ["step 3 loss 4.2"]):
-        assert last_traceback_error([*lines, *more]) == "ValueError: a"
-    assert last_error(lines) == "ValueError: a"
-    assert last_error(["Traceback (most recent call last):", *lines]) == "ValueError: a"
+        assert last_traceback_error([*lines, *more]) == first
+    assert last_error(lines) == first
+    assert last_error(["Traceback (most recent call last):", *lines]) == first
 
 
 def test_of_a_group_in_a_group_likewise() -> None:

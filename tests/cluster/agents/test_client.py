@@ -104,6 +104,20 @@ async def test_an_agent_that_takes_the_request_and_says_nothing(
         assert error.kind is Kind.SLOW_TO_ANSWER
 
 
+async def test_what_takes_long_is_not_waited_for_once_heartbeats_have_stopped(
+    monkeypatch: pytest.MonkeyPatch, connector: Connector, agent_here: MakeAgent
+) -> None:
+    monkeypatch.setattr("jupyter_mntrain.cluster.agents.client.LOOK_S", 0.02)
+    agent = await agent_here()
+    agent.faults["history"].append(Hang())
+    looks = iter([False, False, True])
+    client = AgentClient(connector, agent.where, is_lost=lambda: next(looks))
+    with pytest.raises(NodeError) as raised:
+        await client.node_history(0, 60, 10)
+    assert raised.value.kind is Kind.SILENT
+    assert [*looks] == []
+
+
 async def test_a_frozen_agent_is_told_from_a_machine_that_is_off(
     impatient: None, connector: Connector
 ) -> None:
