@@ -44,7 +44,7 @@ def test_of_a_group_in_a_group_likewise() -> None:
         "raise ExceptionGroup('outer', [ExceptionGroup('inner', [OSError(1), OSError(2)]),"
         " KeyError(3)])"
     )
-    assert last_error(printed(script)) == "OSError: 1"
+    assert last_error(printed(script)) == "OSError: 1 (<string>, line 1)"
 
 
 def test_a_table_with_margins_is_no_group() -> None:
