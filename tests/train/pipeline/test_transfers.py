@@ -274,6 +274,6 @@ def test_the_journal_tells_coding_and_what_is_lost(world: Any) -> None:
         assert 0.0 < one["coding_s"] < one["step_s"]
         parts = one["compute_s"] + one["coding_s"] + one["wait_s"] + one["optimizer_s"]
         assert parts <= one["step_s"] * 1.001
-        ratios = one.get("compared", [])
+        ratios = one.get("compared_transfers", [])
         assert len(ratios) == (one["step"] == 1)
         assert all(one["ratio_db"] > 10.0 for one in ratios)
