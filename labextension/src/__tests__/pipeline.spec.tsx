@@ -13,7 +13,10 @@ function strip(coding?: number) {
     { boundary: 1, ratio_db: 41.8 },
     { boundary: 0, is_gradient: true, ratio_db: 17.2 }
   ];
-  const ranks = [rankSummary(0), rankSummary(1, { coding, compared_transfers })];
+  const ranks = [
+    rankSummary(0),
+    rankSummary(1, { coding, compared_transfers })
+  ];
   const store = stored({ summary: summary(ranks) });
   render(
     <PipelineStrip
