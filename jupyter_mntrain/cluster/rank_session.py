@@ -95,7 +95,6 @@ class RankSession:
             )
         self._driver, self._job_id, self._view = driver, job_id, view
         self._cell = 0
-        self._running: tuple[int, ...] = ()
 
     @property
     def ranks(self) -> range:
@@ -216,9 +215,8 @@ class RankSession:
             )
         self._cell = max(one.cell for one in told) + 1
         groups = max(one.groups for one in told) + any(one.is_broken for one in told)
-        # All ranks form the group anew together, those without a cell, too.
+        # All ranks form the group again together, those without a cell, too.
         others = self.ranks if groups > min(one.groups for one in told) else ()
-        self._running = ranks
         requests = {rank: Run(self._cell, "", groups) for rank in others}
         requests |= {rank: Run(self._cell, code, groups) for rank in ranks}
         async with aclosing(self._followed(requests)) as events:
@@ -231,8 +229,7 @@ class RankSession:
         self._cell = max((one.cell for one in told), default=0)
         if not self._cell:
             return
-        self._running = tuple(one.rank for one in told if one.cell == self._cell)
-        requests = {rank: Follow(self._cell) for rank in self._running}
+        requests = {one.rank: Follow(self._cell) for one in told if one.cell == self._cell}
         async with aclosing(self._followed(requests)) as events:
             async for event in events:
                 yield event

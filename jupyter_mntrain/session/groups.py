@@ -1,4 +1,4 @@
-"""The process group of a session: formed, broken to end a collective, and formed anew."""
+"""The process group of a session: formed, broken to end a collective, and formed again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SessionGroup:
         self._device = device
         self.is_broken = False
         self.times = -1
-        """How often it has been formed anew."""
+        """How often it has been formed again."""
         # torchrun's own store, which outlives every group.
         self._store, self._rank, self._size = next(rendezvous("env://", timeout=STORE_TIMEOUT))
         self._kept = {number for number, _ in _connections()}
@@ -41,7 +41,7 @@ class SessionGroup:
         self.form(0)
 
     def form(self, times: int) -> None:
-        """Form the group anew. Collective.
+        """Form the group again. Collective.
 
         Args:
             times: the same on all ranks; nothing is done if that has been done.

@@ -10,7 +10,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -35,7 +34,6 @@ from jupyter_mntrain.session.output import Capture, CellOutput
 
 KEPT_CELLS: Final = 20
 """Cells whose output can still be asked for."""
-BREAK_AFTER_S: Final = 1.0
 DISTRIBUTED: Final = ("torch/distributed/", "torch\\distributed\\")
 TEXTS_SHOWN: Final = 4096
 
@@ -52,7 +50,7 @@ class SessionShell:
         self._group = group
         self._capture = Capture()
         self._outputs: dict[int, CellOutput] = {}
-        self._news = threading.Condition()
+        self._lock = threading.Lock()
         self._cells: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._running: CellOutput | None = None
         self._may_interrupt = False
@@ -83,7 +81,7 @@ class SessionShell:
 
     def submit(self, request: Run) -> CellOutput:
         """Run a cell after those before it; one that is known is not run again."""
-        with self._news:
+        with self._lock:
             known = self._outputs.get(request.cell)
             if known is not None:
                 return known
@@ -156,13 +154,8 @@ class SessionShell:
     def run(self) -> None:
         """Run cells until :meth:`end`."""
         signal.signal(signal.SIGINT, self._on_interrupt)
-        while (request := self._next()) is not None:
+        while (request := self._cells.get()) is not None:
             self._run(request, self._outputs[request.cell])
-
-    def _next(self) -> Run | None:
-        while True:
-            with suppress(queue.Empty):
-                return self._cells.get(timeout=3600)
 
     def _on_interrupt(self, _: int, __: FrameType | None) -> None:
         if self._may_interrupt:
@@ -267,12 +260,10 @@ class SessionShell:
         self._asks = True
         try:
             output.add(lambda number: Asked(self.rank, number, str(prompt)), TEXTS_SHOWN)
-            while True:
-                with suppress(queue.Empty):
-                    answer = self._answers.get(timeout=0.2)
-                    if self._was_interrupted:
-                        raise KeyboardInterrupt
-                    return answer
+            answer = self._answers.get()
+            if self._was_interrupted:
+                raise KeyboardInterrupt
+            return answer
         finally:
             self._asks = False
 

@@ -10,14 +10,13 @@ from typing import Final
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
 from jupyter_mntrain.model.records.session import (
-    LARGEST_FRAME,
-    LENGTH_BYTES,
     PROGRAM,
     Follow,
     Run,
     SessionRequest,
     Silent,
     frame,
+    frame_ends,
 )
 from jupyter_mntrain.telemetry.session_socket import short_path, socket_of
 
@@ -122,14 +121,6 @@ async def _pass_on(
             return
         is_said = False
         data += piece
-        begin = 0
-        while len(data) >= begin + LENGTH_BYTES:
-            size = int.from_bytes(data[begin : begin + LENGTH_BYTES], "big")
-            if size > LARGEST_FRAME:
-                raise ValueError(f"a frame of {size} bytes")
-            if len(data) < begin + LENGTH_BYTES + size:
-                break
-            begin += LENGTH_BYTES + size
-        if begin:
-            await events.put(bytes(data[:begin]))
-            del data[:begin]
+        if end := max(frame_ends(data), default=0):
+            await events.put(bytes(data[:end]))
+            del data[:end]

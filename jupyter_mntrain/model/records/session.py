@@ -6,6 +6,7 @@ events, so that whoever was cut off asks for those after the last one that arriv
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -32,8 +33,8 @@ class Run(Record, frozen=True, tag=True):
     Args:
         cell: its number, counted by the driver; one that was run before is followed instead.
         code: its text.
-        groups: how often the process group has been formed anew; a rank that is behind does so
-            first, with all others.
+        groups: how often the process group has been formed again; a rank that is behind does
+            so first, with all others.
     """
 
     cell: int
@@ -148,8 +149,8 @@ class State(Record, frozen=True, tag=True):
         rank: in the session.
         cell: number of the newest cell; 0 before the first.
         is_running: whether that cell is running.
-        groups: how often the process group has been formed anew.
-        is_broken: its connections were closed, so that the group must be formed anew.
+        groups: how often the process group has been formed again.
+        is_broken: its connections were closed, so that the group must be formed again.
         device: of the rank, as torch names it.
     """
 
@@ -294,6 +295,23 @@ class Silent(Record, frozen=True, tag=True):
 Event = State | Text | Shown | Asked | Lost | Done | At | Completions | Described | Pulled | Silent
 
 
+def frame_ends(data: bytes | bytearray) -> Iterator[int]:
+    """Yield where each whole frame at the begin of ``data`` ends.
+
+    Raises:
+        ValueError: what follows is no frame.
+    """
+    begin = 0
+    while len(data) >= begin + LENGTH_BYTES:
+        size = int.from_bytes(data[begin : begin + LENGTH_BYTES], "big")
+        if size > LARGEST_FRAME:
+            raise ValueError(f"a frame of {size} bytes")
+        begin += LENGTH_BYTES + size
+        if len(data) < begin:
+            return
+        yield begin
+
+
 def frames(data: bytearray) -> list[Event]:
     """Take the whole frames off the begin of ``data``, and return their events.
 
@@ -301,14 +319,11 @@ def frames(data: bytearray) -> list[Event]:
         ValueError: what follows is no frame.
     """
     found: list[Event] = []
-    while len(data) >= LENGTH_BYTES:
-        end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
-        if end > LENGTH_BYTES + LARGEST_FRAME:
-            raise ValueError(f"a frame of {end} bytes")
-        if len(data) < end:
-            break
-        found.append(event_decoder.decode(bytes(data[LENGTH_BYTES:end])))
-        del data[:end]
+    begin = 0
+    for end in frame_ends(data):
+        found.append(event_decoder.decode(bytes(data[begin + LENGTH_BYTES : end])))
+        begin = end
+    del data[:begin]
     return found
 
 
