@@ -164,8 +164,13 @@ class Layout(Record, frozen=True):
     def rank_of(self, stage: int) -> int:
         return rank_of_stage(stage, self.world_size, is_v=self.is_v)
 
+    @property
+    def stage_ranks(self) -> list[int]:
+        """The rank of each stage."""
+        return [self.rank_of(stage) for stage in range(len(self.stages))]
+
     def stages_of(self, rank: int) -> tuple[int, ...]:
-        return tuple(one for one in range(len(self.stages)) if self.rank_of(one) == rank)
+        return tuple(one for one, its in enumerate(self.stage_ranks) if its == rank)
 
     def layers_of(self, rank: int) -> tuple[int, ...]:
         return tuple(layer for stage in self.stages_of(rank) for layer in self.stages[stage])

@@ -116,9 +116,8 @@ class Prepared:
         recipe, layout = self.recipe, self.layout
         if recipe.transfer == "none":
             return
-        ranks = [layout.rank_of(stage) for stage in range(len(layout.stages))]
         nodes = [self.reports[rank].host for rank in self.grid.pipeline_of(0)]
-        found = boundary_transfers(recipe.transfer, ranks, nodes)
+        found = boundary_transfers(recipe.transfer, layout.stage_ranks, nodes)
         if not {*found} - {"none"}:
             yield f"{recipe.transfer} applies nowhere: all stages of a pipeline are on one node"
         yield from told_transfers(

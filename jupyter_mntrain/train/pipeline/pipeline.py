@@ -148,11 +148,10 @@ def _transfers(recipe: Recipe, layout: Layout, world: World) -> tuple[Transfer, 
 
     What is computed in bfloat16 is sent as it is, where it is to be sent so.
     """
-    ranks = [layout.rank_of(stage) for stage in range(len(layout.stages))]
     given = recipe.transfer
     is_alike = given == "none" or not isinstance(given, str)
     nodes = [""] * world.size if is_alike else gathered(world, world.host)
-    found = boundary_transfers(given, ranks, nodes)
+    found = boundary_transfers(given, layout.stage_ranks, nodes)
     return tuple("none" if one == recipe.dtype else one for one in found)
 
 

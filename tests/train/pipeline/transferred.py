@@ -73,8 +73,8 @@ def _run(settings: tuple[str, ...], world: World) -> Outcome:
     hosts: list[str] = [""] * world.size
     dist.all_gather_object(hosts, world.host)
     nodes = [hosts[rank] for rank in grid.pipeline_of(world.rank)]
-    ranks = [layout.rank_of(stage) for stage in range(len(layout.stages))]
-    formats = [FORMATS[one] for one in boundary_transfers(recipe.transfer, ranks, nodes)]
+    found = boundary_transfers(recipe.transfer, layout.stage_ranks, nodes)
+    formats = [FORMATS[one] for one in found]
 
     worst, off, compared = 0.0, 0.0, []
     for step in range(STEPS):
