@@ -174,9 +174,9 @@ def measured(case: Case, lab: Lab, directory: Path, arguments: argparse.Namespac
 
 
 def main() -> int:
-    arguments = _arguments()
-    if os.geteuid() != 0 or len(os.sched_getaffinity(0)) < 2:
-        print("beside_script: needs root, for network namespaces, and two cores", file=sys.stderr)
+    first_line = (__doc__ or "").splitlines()[0]
+    arguments = case_arguments(first_line, [case.name for case in CASES], steps=14)
+    if arguments is None:
         return 2
     found: dict[str, Times] = {}
     missed = 0
@@ -201,18 +201,30 @@ def main() -> int:
     return int(missed > 0)
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def case_arguments(
+    description: str | None, names: Sequence[str], *, steps: int
+) -> argparse.Namespace | None:
+    """Read a benchmark's arguments; ``None``, said on stderr, if the lab cannot run here.
+
+    Args:
+        names: of its cases.
+        steps: of a run, by default.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3, help="runs of each side, alternating")
     parser.add_argument(
-        "--steps", type=int, default=14, help=f"per run; the first {WARM_UP} do not count"
+        "--steps", type=int, default=steps, help=f"per run; the first {WARM_UP} do not count"
     )
-    names = [case.name for case in CASES]
     parser.add_argument("--case", choices=names, action="append", help="repeatable; default: all")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.steps <= WARM_UP:
         parser.error(f"--steps {arguments.steps}: the first {WARM_UP} do not count")
+    if os.geteuid() != 0 or len(os.sched_getaffinity(0)) < 2:
+        print(f"{parser.prog}: needs root, for network namespaces, and two cores", file=sys.stderr)
+        return None
     return arguments
 
 

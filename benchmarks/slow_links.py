@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from benchmarks.beside_script import (
     WARM_UP,
     Case,
     Times,
+    case_arguments,
     ours,
     planned_pipeline,
     quoted,
@@ -166,9 +166,8 @@ def _missed(case: str, times: Times, wanted: Sequence[Wanted]) -> int:
 
 
 def main() -> int:
-    arguments = _arguments()
-    if os.geteuid() != 0 or len(os.sched_getaffinity(0)) < 2:
-        print("slow_links: needs root, for network namespaces, and two cores", file=sys.stderr)
+    arguments = case_arguments(__doc__, [*SCRIPT_CASES, FOUR_HOSTS], steps=10)
+    if arguments is None:
         return 2
     found: dict[str, Times] = {}
     missed = 0
@@ -183,23 +182,6 @@ def main() -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps(found))
     return int(missed > 0)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each side, alternating")
-    parser.add_argument(
-        "--steps", type=int, default=10, help=f"per run; the first {WARM_UP} do not count"
-    )
-    names = [*SCRIPT_CASES, FOUR_HOSTS]
-    parser.add_argument("--case", choices=names, action="append", help="repeatable; default: all")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    if arguments.steps <= WARM_UP:
-        parser.error(f"--steps {arguments.steps}: the first {WARM_UP} do not count")
-    return arguments
 
 
 if __name__ == "__main__":
