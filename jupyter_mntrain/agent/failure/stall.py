@@ -75,7 +75,7 @@ EARLY_S = tunables.seconds("watchdog.early_look_s")
 
 IDLE: frozenset[Doing] = frozenset({"waiting for others", "stopped", "in the kernel"})
 
-MEETING: frozenset[Site | None] = frozenset({"build", "rendezvous", "new group"})
+STARTING: frozenset[Site | None] = frozenset({"build", "rendezvous", "new group"})
 """Places of a start: a rank that is there twice has not gone on."""
 
 ASK_AGAIN_S = 20.0
@@ -193,7 +193,7 @@ class Watchdog:
         """Return whether ranks that report nothing are in the same place as at the last look."""
         before, self._places = self._places, tuple(map(_place, stacks))
         return self._places == before and all(
-            stack.calls or stack.site in MEETING or stack.doing != "waiting for others"
+            stack.calls or stack.site in STARTING or stack.doing != "waiting for others"
             for stack in stacks
         )
 

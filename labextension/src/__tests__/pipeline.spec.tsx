@@ -36,7 +36,7 @@ describe('the shares of a step', () => {
     expect(bar.children).toHaveLength(4);
   });
 
-  it('have it beside computing, for all ranks, where one encodes', () => {
+  it('have it next to computing, for all ranks, where one encodes', () => {
     strip(0.04);
     screen.getByText('encoding');
     const bars = screen.getAllByRole('img', { name: /computing 50/ });
