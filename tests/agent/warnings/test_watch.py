@@ -36,15 +36,18 @@ with Recorder() as recorder:
 """
 """Everything that can be wrong with a script that exits with code 0."""
 
-MEET = """
+STAY = "for _ in range(60): time.sleep(0.05)"
+"""Three seconds; more where processes wait for a core, as then the agent looks less often, too."""
+
+MEET = f"""
 import time
 import torch.distributed as dist
 dist.init_process_group("gloo")
-time.sleep(3)
+{STAY}
 dist.destroy_process_group()
 """
 
-ALONE = "import time; time.sleep(3)"
+ALONE = f"import time\n{STAY}\n"
 
 FORGETS = """
 import os, time
