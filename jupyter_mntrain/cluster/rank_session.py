@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Final
 
 from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import (
     MntrainError,
@@ -50,6 +51,7 @@ BREAK_AFTER_S: Final = 1.0
 LOST_AFTER_S: Final = 30.0
 """How long a node that does not answer is asked again."""
 PAUSE_S: Final = 0.5
+READY_EVERY_S: Final = 0.1
 ALONE_S: Final = 5.0
 """How long ranks may run on alone, once others have ended the cell, before it is looked where they
 are."""
@@ -108,6 +110,18 @@ class RankSession:
             MntrainError: why the session is over, or why a node does not answer.
         """
         return self._driver.loop.run(self._states())
+
+    def wait(self, progress: Progress = SILENT) -> None:
+        """Wait until all ranks can run cells.
+
+        Raises:
+            MntrainError: why the session is over.
+        """
+        ready, size = 0, len(self.ranks)
+        while ready < size:
+            ready = sum(isinstance(one, State) for one in self.states().values())
+            progress.report("ranks ready", ready, size)
+            time.sleep(0.0 if ready == size else READY_EVERY_S)
 
     def run(
         self, code: str, ranks: Iterable[int] | None = None

@@ -41,9 +41,21 @@ def safe_bundle(bundle: Bundle) -> Bundle:
     }
 
 
-def show_bundle(bundle: Bundle, metadata: dict[str, Any] | None = None) -> None:
-    """Display a bundle below the running cell."""
-    display(safe_bundle(bundle), metadata=metadata, raw=True)
+def show_bundle(
+    bundle: Bundle,
+    metadata: dict[str, Any] | None = None,
+    identity: str = "",
+    *,
+    is_update: bool = False,
+) -> None:
+    """Display a bundle below the running cell.
+
+    Args:
+        identity: of a display that is updated later; empty otherwise.
+        is_update: takes the place of the display with this identity.
+    """
+    named: dict[str, Any] = {"display_id": identity, "update": is_update} if identity else {}
+    display(safe_bundle(bundle), metadata=metadata, raw=True, **named)
 
 
 class NotebookOutput:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from IPython.display import clear_output
 from rich.console import RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.notebook.awaited_view import AwaitedView
 from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
 from jupyter_mntrain.notebook.liveview import BegunView, LiveOutput, LiveView
-from jupyter_mntrain.notebook.output import Client
+from jupyter_mntrain.notebook.output import Client, show_bundle
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.bundles import PROGRAM, Bundle, text_bundle
 from jupyter_mntrain.show.progress_bars import PatientBar
@@ -77,6 +78,24 @@ class NotebookScreen(Screen):
 
     def say(self, renderable: RenderableType) -> None:
         self._show(text_bundle(renderable))
+
+    def display(
+        self,
+        bundle: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        identity: str,
+        *,
+        is_update: bool,
+    ) -> None:
+        show_bundle(dict(bundle), dict(metadata), identity, is_update=is_update)
+
+    def clear(self) -> None:
+        clear_output(wait=True)
+
+    def ask(self, prompt: str) -> str:
+        if not self._client().is_person:
+            raise EOFError("a program runs this notebook")
+        return input(prompt)
 
     def progress(self) -> AbstractContextManager[Progress]:
         if not self._client().has_cells:  # each of its states would stay

@@ -30,7 +30,7 @@ TELL_EVERY_S: Final = 20.0
 def main(argv: list[str] | None = None) -> None:
     """Run cells until the job is stopped, or nobody has run one for long."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--idle-s", type=float, default=0.0)
+    parser.add_argument("--idle-s", type=float, default=0.0, help="0 = it stays until stopped")
     arguments = parser.parse_args(argv)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -58,7 +58,10 @@ def main(argv: list[str] | None = None) -> None:
         def tell() -> None:
             while True:
                 recorder.progress("session: ready for cells", 0)
-                if arguments.idle_s and shell.idle_s > arguments.idle_s:
+                # A rank without a cell stays while others run one.
+                idle_s = group.least_idle_s(shell.idle_s)
+                if arguments.idle_s and idle_s > arguments.idle_s:
+                    print(f"no cell has run for {idle_s:.0f} s: the session ends", flush=True)  # noqa: T201
                     shell.end()
                 time.sleep(min(TELL_EVERY_S, arguments.idle_s or TELL_EVERY_S))
 

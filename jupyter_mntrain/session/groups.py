@@ -63,6 +63,15 @@ class SessionGroup:
         self._peers = {peer for number, peer in _connections() if number not in self._kept}
         self.times, self.is_broken = times, False
 
+    def least_idle_s(self, own_s: float) -> float:
+        """Tell the other ranks how long this one has been idle, and return the shortest of all.
+
+        Called every few seconds, by a thread of its own; what others told may be as old as that.
+        """
+        self._store.set(f"session/idle/{self._rank}", str(own_s))
+        told = [f"session/idle/{rank}" for rank in range(self._size)]
+        return min(float(self._store.get(key)) for key in told)
+
     def break_off(self) -> None:
         """Close the connections to other ranks, so that a collective on any of them ends with an
         error. Callable from any thread.

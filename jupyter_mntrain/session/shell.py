@@ -185,8 +185,8 @@ class SessionShell:
         except KeyboardInterrupt:
             pass  # of an interrupt that came as the cell ended
         done = self._done(error, shown, time.perf_counter() - begun_s)
-        self._running = None
         self._last_active_s = time.monotonic()
+        self._running = None
         output.add(done, TEXTS_SHOWN)
 
     def _done(

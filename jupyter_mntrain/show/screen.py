@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
+
+from jupyter_mntrain.model.text.foreign import shown
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
@@ -74,6 +77,40 @@ class Screen(ABC):
             cluster: its name.
         """
         return nullcontext(bool)
+
+    def write(self, text: str) -> None:
+        """Write text of a session's cell as it is: safe to show, maybe part of a line."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def display(
+        self,
+        bundle: Mapping[str, Any],
+        metadata: Mapping[str, Any],  # noqa: ARG002
+        identity: str,  # noqa: ARG002
+        *,
+        is_update: bool,
+    ) -> None:
+        """Show what a session's cell shows; where there are no pictures, its text.
+
+        Args:
+            bundle: by MIME type.
+            identity: of a display that is updated later; empty otherwise.
+            is_update: takes the place of the display with this identity.
+        """
+        if not is_update:
+            self.say(shown(str(bundle.get("text/plain", ""))))
+
+    def clear(self) -> None:  # noqa: B027
+        """Erase what the running cell has shown, before the next output; where that can be done."""
+
+    def ask(self, prompt: str) -> str:
+        """Ask for a line.
+
+        Raises:
+            EOFError: there is nobody to answer.
+        """
+        return input(prompt)
 
     def open_panel(self, panel: Any) -> str | None:  # noqa: ARG002
         """Show a submit panel, a :class:`jupyter_mntrain.verbs.panel.panel.Panel`.

@@ -135,6 +135,12 @@ class QuietScreen(Screen):
     def say(self, renderable: RenderableType) -> None:
         """Do nothing: stdout is for data only."""
 
+    def write(self, text: str) -> None:
+        """Do nothing."""
+
+    def ask(self, prompt: str) -> str:
+        raise EOFError(prompt)
+
     def show(self, job: Job) -> None:
         """Do nothing."""
 

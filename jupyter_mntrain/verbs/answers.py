@@ -35,6 +35,7 @@ from jupyter_mntrain.model.records.job import JobSpec, JobState, Leftover, RankS
 from jupyter_mntrain.model.records.node import Availability, LinkMeasurement, NodeView
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, Plan, StepSpans
 from jupyter_mntrain.model.records.sequences import DataPreview
+from jupyter_mntrain.model.records.session import End
 from jupyter_mntrain.model.records.setting import DifferentSetting, Setting, SettingChange
 from jupyter_mntrain.model.sources.source import Allocation
 from jupyter_mntrain.model.text.conversation import ChatMessage
@@ -171,6 +172,8 @@ NothingGenerated = answer("NoText", job_id=JobId, state=JobState, problem=Proble
 ConfigSetting = answer(
     "ConfigSetting", key=str, value=Any, default=Any, source=str, reason=str, unit=str
 )
+EndedCells = rows(answer("EndedCell", rank=int, end=End, took_s=float))
+RunCell = answer("RunCell", job_id=JobId, cells=EndedCells)
 Written = answer("WrittenFile", job_id=JobId, file=str | None)
 
 ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -249,6 +252,10 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
         answer("OpenedPanel", panel=str),
     ),
     "resume": LAUNCHED,
+    "session start": (Started,),
+    "session attach": (RunCell,),
+    "session interrupt": (answer("InterruptedSession", job_id=JobId),),
+    "cell": (RunCell,),
     "export": (answer("ExportedJob", Written, left_out=Names, text=str),),
     "jobs": (
         rows(

@@ -155,6 +155,16 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "write a job to a file, with recipe, script, nodes and options",
         ),
     },
+    "Cells on the cluster": {
+        "session": ListedVerb(
+            "sessions.session",
+            "SessionVerb",
+            "keep ranks on the nodes that run cells: start, attach, interrupt",
+        ),
+        "cell": ListedVerb(
+            "sessions.cell", "CellVerb", "run a cell on the ranks of a session, with its variables"
+        ),
+    },
     "Watch jobs": {
         "jobs": ListedVerb(
             "watching.jobs", "JobsVerb", "list running jobs and the newest ended ones"

@@ -102,7 +102,7 @@ CELL_TIMEOUT_S = 1000
 
 @pytest.fixture
 def executed(tmp_path, monkeypatch):
-    """What each code cell of a notebook shows, by its source's first line."""
+    """What each code cell of a notebook shows, by its first line below ``%%mntrain cell``."""
 
     def run(name: str, agents: list[LiveAgent]) -> dict[str, str]:
         monkeypatch.setenv("MNTRAIN_CLUSTER", agents[0].cluster)
@@ -120,7 +120,7 @@ def executed(tmp_path, monkeypatch):
                     print(log, log.read_text(errors="replace")[-4000:], sep="\n")
             raise
         return {
-            cell.source.partition("\n")[0]: shown(cell)
+            cell.source.removeprefix("%%mntrain cell\n").partition("\n")[0]: shown(cell)
             for cell in book.cells
             if cell.cell_type == "code"
         }

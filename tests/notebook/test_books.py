@@ -26,7 +26,8 @@ def sources(name: str) -> list[str]:
 
 
 def test_there_are_the_promised_ones():
-    assert BOOKS == ["finetune", "quickstart", "watch_and_steer", "your_own_script"]
+    promised = "finetune on_the_cluster quickstart watch_and_steer your_own_script"
+    assert promised.split() == BOOKS
 
 
 @pytest.mark.parametrize("name", BOOKS)
@@ -42,7 +43,7 @@ def test_every_line_parses_and_every_recipe_fits_two_ranks(name):
             continue
         words = re.sub(r"\{\w+\.id\}", "j-00000000", head).lstrip("%").removeprefix("mntrain")
         parse(split_line(words), program="%mntrain")
-        if head.startswith("%%"):
+        if head.startswith("%%") and not head.startswith("%%mntrain cell"):
             from_cell(body, directory=Path()).check(2)
 
 

@@ -67,3 +67,25 @@ def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed
     for text in (failed, cells["%mntrain status"]):
         assert "no shard 7 in /data" in text
         assert says("node2: rank 1: FileNotFoundError: no shard 7 in /data", text)
+
+
+def test_cells_run_on_ranks_that_stay_up_to_a_pipeline(executed, agents):
+    cells = executed("on_the_cluster", agents)
+    started = cells["%mntrain session start --env OMP_NUM_THREADS=1 --variable session"]
+    assert says("2 ranks ready", started)
+    first = cells['print(f"rank {rank} of {world_size} on {node}")']
+    lines = [line for line in first.split("\n") if line]
+    assert {"rank 0 of 2 on node1", "[rank 1] rank 1 of 2 on node2"} < {*lines}
+    assert lines.count("tensor([3.])") == 1
+    # The same on both, and so printed once.
+    assert cells["torch.manual_seed(rank)"].count("weights sum to") == 1
+    assert "[rank 1]" not in cells["torch.manual_seed(rank)"]
+    sizes = cells["torch.manual_seed(7)"]
+    assert "1088" in sizes
+    assert "[rank 1] 65" in sizes
+    trained = cells["data = torch.Generator().manual_seed(1)"]
+    losses = [float(line.split()[-1]) for line in trained.split("\n") if "loss" in line]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
+    assert "True" in cells["%%mntrain cell --rank 1"]
+    assert "canceled" in cells["%mntrain stop {session.id}"]

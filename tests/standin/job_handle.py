@@ -23,6 +23,7 @@ from jupyter_mntrain.model.records.setting import Setting
 from tests.standin.chat import StandInChat
 from tests.standin.jobs import MACHINE
 from tests.standin.labeled import LabeledJob
+from tests.standin.rank_session import StandInSession
 from tests.standin.resuming import ResumableJob
 from tests.standin.training import Sample
 
@@ -41,6 +42,7 @@ class StandInJob(ResumableJob, LabeledJob):
         self.changed = SettingsChanged()
         self.cluster = "lab"
         self.at: dict[str, Any] = {}
+        self.cells = StandInSession()
         self.lines = [
             LogLine(node="wopr", rank=None, text="torchrun is up"),
             LogLine(node="wopr", rank=0, text="step 1 loss 7.1"),
@@ -53,6 +55,9 @@ class StandInJob(ResumableJob, LabeledJob):
 
     def view(self) -> JobView:
         return self._sample.history.view
+
+    def session(self) -> StandInSession:
+        return self.cells
 
     def settings(self) -> tuple[Setting, ...]:
         return settings_of_job(self.spec(), self.view().run)

@@ -88,6 +88,10 @@ set j train.steps=2
 stop j
 kill j
 rename j k
+session start
+session attach j
+session interrupt
+cell --rank 0
 note j x
 rm j --yes
 config

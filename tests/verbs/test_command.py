@@ -28,7 +28,8 @@ def test_the_table_has_every_promised_verb():
         "nodes add forget panel launch jobs status attach logs plot stop kill measure "
         "export invite members revoke driver stacks save generate recipes config agent report "
         "resume checkpoints tensorboard settings install upgrade rename note rm history "
-        "compare plan trace doctor bench accept push pull du gc chat serve set completion"
+        "compare plan trace doctor bench accept push pull du gc chat serve set completion "
+        "session cell"
     )
     same_rows(
         TABLE,

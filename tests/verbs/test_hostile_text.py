@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -18,8 +19,10 @@ import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent import main as agent_main
 from jupyter_mntrain.cluster import LogLine
 from jupyter_mntrain.cluster.acceptance import broken_jobs, trial_jobs
+from jupyter_mntrain.cluster.rank_session import Waiting
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.records.job import RankStack
+from jupyter_mntrain.model.records.session import Asked, At, Done, Lost, Shown, Text
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from jupyter_mntrain.verbs.command import verb_parser
 from jupyter_mntrain.verbs.table import TABLE
@@ -29,6 +32,7 @@ from tests.notebook.conftest import Notebook
 from tests.standin.cluster import StandInCluster, node, silent
 from tests.standin.job_handle import StandInJob
 from tests.standin.plans import plan_of
+from tests.standin.rank_session import StandInSession
 from tests.standin.training import LOST_LINK, Sample, sample_job
 from tests.verbs.membership.test_members import join
 
@@ -37,6 +41,7 @@ WORDS = HOSTILE.replace("\x00", "")
 """What a command line can hold."""
 
 MORE: dict[str, list[list[str]]] = {
+    "cell": [["--session", JOB]],
     "export": [[JOB, "--output", f"{WORDS.replace('/', '')}.toml"], [JOB, "--with-secrets"]],
     "generate": [[JOB, WORDS], [JOB, "Once"]],
     "launch": [["r.toml", "--wait"], ["hostile.toml"], ["job.toml"], ["r.toml", "--queue"]],
@@ -50,6 +55,10 @@ MORE: dict[str, list[list[str]]] = {
 
 REAL_CLUSTER = {"invite", "members", "revoke", "driver", "install", "upgrade"}
 """They need keys, which the cluster in memory does not have."""
+
+
+WRITE_CELLS = {("cell",), ("session", "attach")}
+"""What ranks write keeps its colors, and a progress bar goes back to the begin of its line."""
 
 
 def leaves(verbs: Mapping[str, Verb], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -104,6 +113,21 @@ def hostile_cluster(poison: str = HOSTILE, *, is_running: bool = False) -> Stand
     ]
     stack = RankStack(rank=part.ranks[0].rank, doing="busy", where=poison, text=f"a\n\n{poison}")
     job.at = {part.node: [stack], "gone": NodeError(poison, fix=poison, node=poison)}
+    ranks = tuple(range(2))
+    job.cells = StandInSession(
+        [
+            Text(0, 1, f"{poison}\n"),
+            Text(1, 1, f"{poison[::-1]}\n"),
+            *(Shown(one, 2, {"text/plain": f"{poison}{one}"}) for one in ranks),
+            Asked(1, 3, poison),
+            Lost(0, 4, 1),
+            Waiting((At(0, 1, poison, poison),), (1,)),
+        ],
+        [
+            Done(one, 9, "error", 0.1, poison, poison * (one + 1), traceback=(poison,))
+            for one in ranks
+        ],
+    )
     cluster = StandInCluster(
         nodes=[
             poisoned(node("wopr", 2), poison),
@@ -163,6 +187,7 @@ def terminal(
         monkeypatch.setattr("jupyter_mntrain.verbs.verb.connect", connect if is_real else in_memory)
         typed = iter(("Hi", WORDS, "/exit"))
         monkeypatch.setattr("builtins.input", lambda _: next(typed))
+        monkeypatch.setattr("sys.stdin", io.StringIO("print(rank)"))
         with suppress(SystemExit):
             cli.main(words)
         captured = capsys.readouterr()
@@ -196,6 +221,8 @@ def test_in_a_terminal(path: tuple[str, ...], terminal: Any) -> None:
     for words in command_lines(path):
         cluster = hostile_cluster(is_running=path[0] in ("stop", "kill", "save"))
         shown = "".join(terminal(words, cluster))
+        if path in WRITE_CELLS:
+            shown = STYLING.sub("", shown).replace("\r", "")
         assert_safe(shown, what=words)
         assert ("Traceback" in shown) <= ("--traceback" in words), shown
     for rest in ([], [JOB], [WORDS]):

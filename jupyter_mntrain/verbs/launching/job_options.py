@@ -7,6 +7,7 @@ from jupyter_mntrain.launch.project.stage import LIMIT_BYTES
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import parse_duration, parse_size, size_text
+from jupyter_mntrain.model.records.session import PROGRAM
 from jupyter_mntrain.plan.rates import parse_bit_rate
 
 MOST_RESTARTS = 1000
@@ -29,6 +30,27 @@ def job_options(parser: Parser, *, has_target: bool = True) -> None:
     _where(parser, default=everywhere if has_target else "those of the job")
     _surroundings(parser)
     _when_it_fails(parser)
+
+
+def session_options(parser: Parser) -> None:
+    """Add the options of a session's ranks: those of a job, but for what it runs."""
+    _files(parser)
+    _python(parser)
+    _name_option(parser)
+    _where(parser, default="every node with all idle GPUs, or one process each")
+    _surroundings(parser)
+    parser.set_defaults(
+        target=None,
+        module=PROGRAM,
+        set=[],
+        restarts=0,
+        on_stall=None,
+        on_nan=None,
+        collective_timeout=None,
+        priority=None,
+        queue_limit=None,
+        lost_limit=None,
+    )
 
 
 def _target(parser: Parser) -> None:
@@ -58,6 +80,10 @@ def _what_runs(parser: Parser) -> None:
     )
     _files(parser)
     _python(parser)
+    _name_option(parser)
+
+
+def _name_option(parser: Parser) -> None:
     parser.option("--name", type=typed(_name), metavar="NAME", help="name of the job")
 
 

@@ -183,7 +183,7 @@ def launch_built(
     if built.sent_line:
         context.screen.say(Text(f"sending {built.sent_line}", style="dim"))
     with context.screen.starting(built.cluster.name) as on_begin:
-        job, notes = _started(context, args, built, on_begin)
+        job, notes = started_job(context, args, built, on_begin)
         said += notes
         context.screen.say(started_line(job, built.workload))
         view = job.view()
@@ -208,10 +208,10 @@ def shown_running(
     return _shown(context, args, job, data)
 
 
-def _started(
+def started_job(
     context: Context, args: Namespace, built: Built, on_begin: Callable[[JobView], object]
 ) -> tuple[Job, list[Problem]]:
-    """Start a job, and say what the doctor found, whether it starts or not."""
+    """Start a job or queue it, and say what the doctor found, whether it starts or not."""
     found: list[Problem] = []
     try:
         with context.screen.progress() as progress:

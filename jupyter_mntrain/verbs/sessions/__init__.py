@@ -1,0 +1,1 @@
+"""Verbs about sessions: ranks that stay on the nodes, and run cells."""

@@ -1,0 +1,123 @@
+"""``session``: starts ranks that stay, attaches to them, and interrupts their cell."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser, typed
+from jupyter_mntrain.model.quantities import duration_text, numbered, parse_duration
+from jupyter_mntrain.model.records.session import State
+from jupyter_mntrain.show.problems import warning_texts
+from jupyter_mntrain.verbs.launching.job_options import session_options
+from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, started_data, started_job
+from jupyter_mntrain.verbs.launching.spec_builder import build_spec
+from jupyter_mntrain.verbs.sessions.cell import cell_outcome, find_session, print_events
+from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
+from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, VerbGroup, job_argument
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+IDLE_S: Final = 8 * 3600.0
+"""A night in which nobody runs a cell."""
+
+
+class StartSession(Verb):
+    name = "start"
+    help = "start ranks that stay and run cells; on all nodes or none"
+
+    def add_arguments(self, parser: Parser) -> None:
+        session_options(parser)
+        parser.option(
+            "--idle",
+            type=typed(parse_duration),
+            default=IDLE_S,
+            metavar="DURATION",
+            help="end the session once no cell has run for this time; 0s = never; default: 8h",
+        )
+        skip_doctor_option(parser)
+        variable_option(parser)
+        parser.set_defaults(queue=False)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        refuse_variable(context, args)
+        context = _with_arguments(context, ("--idle-s", f"{args.idle:g}"))
+        built = build_spec(context, args).on_its_nodes()
+        notes = [*built.said, *built.left_out, *(built.project.notes if built.project else ())]
+        for text in warning_texts(notes):
+            context.screen.say(text)
+        with context.screen.starting(built.cluster.name) as on_begin:
+            job, found = started_job(context, args, built, on_begin)
+        _say_started(context, job)
+        with context.screen.progress() as progress:
+            job.session().wait(progress)
+        text = _ready_text(context, job, args.idle)
+        return Outcome(text, started_data(job, [*notes, *found]), job=job)
+
+
+class AttachSession(Verb):
+    name = "attach"
+    help = "say how it is, and show the output of its newest cell"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = find_session(context, args, args.job)
+        session = job.session()
+        states = [one for one in session.states().values() if isinstance(one, State)]
+        running = [one.rank for one in states if one.is_running]
+        now = f"a cell runs on {numbered('rank', running)}" if running else "ready for cells"
+        context.screen.say(Text.assemble(_where(job), f": {now}"))
+        newest = max((one.cell for one in states), default=0)
+        ranks = [one.rank for one in states if one.cell == newest]
+        if not newest or not ranks:
+            return Outcome(data={"job_id": job.id, "cells": []}, job=job)
+        return cell_outcome(job, print_events(context, session, session.follow(), ranks))
+
+
+class InterruptSession(Verb):
+    name = "interrupt"
+    help = "interrupt the running cell; the session goes on"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = find_session(context, args, args.job)
+        job.session().interrupt()
+        return Outcome(Text(f"interrupted the cell of {job.id}"), {"job_id": job.id})
+
+
+class SessionVerb(VerbGroup):
+    actions = {verb.name: verb for verb in (StartSession(), AttachSession(), InterruptSession())}
+
+
+def _with_arguments(context: Context, arguments: tuple[str, ...]) -> Context:
+    import dataclasses
+
+    return dataclasses.replace(context, arguments=arguments)
+
+
+def _where(job: Job) -> Text:
+    placements = job.view().attempt.placements
+    nodes = ", ".join(f"{one.node}:{one.nproc}:{one.interface}" for one in placements)
+    return Text.assemble((job.id, "bold"), f" on {nodes}")
+
+
+def _say_started(context: Context, job: Job) -> None:
+    context.screen.say(Text.assemble(("▶ ", "green"), _where(job), " starts its ranks"))
+
+
+def _ready_text(context: Context, job: Job, idle_s: float) -> Text:
+    size = job.view().attempt.world_size
+    cell = "%%mntrain cell" if context.program.startswith("%") else "mntrain cell < FILE"
+    idle = f"It ends after {duration_text(idle_s)} without a cell" if idle_s else "It stays"
+    return Text.assemble(
+        f"{size} rank{'' if size == 1 else 's'} ready: run code on them with ",
+        (cell, "bold"),
+        f". {idle}, or with {context.program} stop {job.id}",
+    )
