@@ -52,6 +52,8 @@ LOST_AFTER_S: Final = 30.0
 """How long a node that does not answer is asked again."""
 PAUSE_S: Final = 0.5
 READY_EVERY_S: Final = 0.1
+VERDICT_S: Final = 15.0
+"""How long the end of a session's job may take to be known here, once a node has said it."""
 ALONE_S: Final = 5.0
 """How long ranks may run on alone, once others have ended the cell, before it is looked where they
 are."""
@@ -311,7 +313,7 @@ class RankSession:
                     await events.put(error)
                     return
             except MntrainError as error:
-                await events.put(error)
+                await events.put(await self._cause_of(error))
                 return
             if (why := self._why_over()) is not None:
                 await events.put(why)
@@ -344,10 +346,12 @@ class RankSession:
         asked = tuple(ranks)
         try:
             found = await asyncio.gather(*(self._first(rank, request) for rank in asked))
-        except (NodeError, RefusedError):
+        except NodeError:
             if (why := self._why_over()) is not None:
                 raise why from None
             raise
+        except RefusedError as error:
+            raise await self._cause_of(error) from None
         return dict(zip(asked, found, strict=True))
 
     async def _first(self, rank: int, request: Request) -> Event:
@@ -364,6 +368,17 @@ class RankSession:
         async with aclosing(client.session(self._job_id, asked)) as events:
             async for event in events:
                 yield event
+
+    async def _cause_of(self, error: MntrainError) -> MntrainError:
+        """Return why the session is over, once that is known: a node refuses as soon as a rank has
+        ended, and the verdict comes when all have.
+        """
+        until_s = time.monotonic() + VERDICT_S
+        while True:
+            why = self._why_over()
+            if why is not None or time.monotonic() > until_s:
+                return why or error
+            await asyncio.sleep(PAUSE_S)
 
     def _why_over(self) -> MntrainError | None:
         view = self._view()

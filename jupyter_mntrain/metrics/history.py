@@ -58,7 +58,13 @@ class JobHistory:
             return self.is_complete
         parts = [part for part in self.view.parts if part.state != "unknown"]
         ranks = [rank for part in parts for rank in part.ranks]
-        return all(self._last_step(rank.rank) >= (rank.step or 0) for rank in ranks)
+        # Before the first step, what ranks do is read, too: a node samples its link at least.
+        has_read = all(
+            part.node in self.links or any(rank.rank in self.ranks for rank in part.ranks)
+            for part in parts
+            if part.state == "running"
+        )
+        return has_read and all(self._last_step(one.rank) >= (one.step or 0) for one in ranks)
 
     def _last_step(self, rank: Rank) -> int:
         series = self.ranks.get(rank)

@@ -24,6 +24,8 @@ from jupyter_mntrain.telemetry.session_socket import socket_of
 
 TELL_EVERY_S: Final = 20.0
 """How often a session says that it is there: before a rank without a step is looked at."""
+SETTLE_S: Final = 0.5
+"""Cells that take less are not worth a word."""
 
 
 @record
@@ -57,13 +59,16 @@ def main(argv: list[str] | None = None) -> None:
 
         def tell() -> None:
             while True:
-                recorder.progress("session: ready for cells", 0)
+                is_idle = shell.idle_s > 0
+                recorder.progress("ready for cells" if is_idle else "running a cell", 0)
                 # A rank without a cell stays while others run one.
                 idle_s = group.least_idle_s(shell.idle_s)
                 if arguments.idle_s and idle_s > arguments.idle_s:
                     print(f"no cell has run for {idle_s:.0f} s: the session ends", flush=True)  # noqa: T201
                     shell.end()
-                time.sleep(min(TELL_EVERY_S, arguments.idle_s or TELL_EVERY_S))
+                shell.has_news.wait(min(TELL_EVERY_S, arguments.idle_s or TELL_EVERY_S))
+                shell.has_news.clear()
+                time.sleep(SETTLE_S)
 
         threading.Thread(target=tell, name="session-idle", daemon=True).start()
         shell.run()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import os
 import queue
 import signal
 import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -58,6 +60,10 @@ class SessionShell:
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._asks = False
         self._last_active_s = time.monotonic()
+        self._skipped = 0
+        self._pid = os.getpid()
+        self.has_news = threading.Event()
+        """Set when a cell begins or ends."""
         self._shell = _shell(names, self)
         builtins.input = self.ask
 
@@ -98,6 +104,7 @@ class SessionShell:
         """End a cell, if it is the one that runs; one that waits for it is not run."""
         output = self._running
         if output is None or output.cell != cell:
+            self._skipped = cell
             return
         self._was_interrupted = True
         if self._asks:
@@ -153,7 +160,6 @@ class SessionShell:
 
     def run(self) -> None:
         """Run cells until :meth:`end`."""
-        signal.signal(signal.SIGINT, self._on_interrupt)
         while (request := self._cells.get()) is not None:
             self._run(request, self._outputs[request.cell])
 
@@ -165,11 +171,16 @@ class SessionShell:
         begun_s = time.perf_counter()
         self._was_interrupted = False
         self._running = output
+        self.has_news.set()
+        signal.signal(signal.SIGINT, self._on_interrupt)  # whatever the last cell has made of it
         self._capture.begin(output)
         error: BaseException | None = None
         shown: tuple[str, ...] = ()
         try:
             self._may_interrupt = True
+            if request.cell == self._skipped:
+                self._was_interrupted = True
+                raise KeyboardInterrupt  # it came before the cell
             self._group.form(request.groups)
             result = self._shell.run_cell(request.code, store_history=False, silent=False)
             error = result.error_before_exec or result.error_in_exec
@@ -177,6 +188,8 @@ class SessionShell:
             error = raised
         finally:
             self._may_interrupt = False
+            if os.getpid() != self._pid:
+                os._exit(0)  # a process that the cell has forked, at its end
         try:
             if error is not None:
                 shown = tuple(self._shell.told_traceback or traceback.format_exception(error))
@@ -187,6 +200,7 @@ class SessionShell:
         done = self._done(error, shown, time.perf_counter() - begun_s)
         self._last_active_s = time.monotonic()
         self._running = None
+        self.has_news.set()
         output.add(done, TEXTS_SHOWN)
 
     def _done(
@@ -196,7 +210,7 @@ class SessionShell:
         if error is not None:
             end = "interrupted" if self._was_interrupted else "error"
         if isinstance(error, SystemExit):
-            error = RuntimeError(f"the cell called sys.exit({error.code!r}); the session goes on")
+            error = SystemExit(f"the cell called sys.exit({error.code!r})")
             shown = ()
         line = self._line_of(error)
         is_broken = self._group.is_broken
@@ -327,6 +341,8 @@ def _shell(names: dict[str, Any], owner: SessionShell) -> Any:
         def ask_exit(self) -> None:
             pass  # the session ends by stop
 
+    # What IPython says of sys.exit is true of its own prompt only.
+    warnings.filterwarnings("ignore", "To exit: use", UserWarning)
     config = Config()
     config.HistoryManager.enabled = False  # it is a database in the user's home
     shell = Shell.instance(

@@ -9,9 +9,9 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.rank_session import RankSession, Waiting
-from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.records.session import PROGRAM, Done, Shown, State, Text
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, Participant
+from jupyter_mntrain.model.records.session import PROGRAM, Done, Shown, Text
 from tests.waiting import until
 
 
@@ -21,12 +21,10 @@ def session(cluster: Cluster) -> Iterator[RankSession]:
     job = cluster.launch(JobSpec(entry=("-m", PROGRAM), participants=nodes))
     session = job.session()
 
-    def is_ready() -> bool:
-        return all(isinstance(one, State) for one in session.states().values())
-
-    until(is_ready)
+    session.wait()
     yield session
-    job.stop()
+    if job.state not in TERMINAL:
+        job.stop()
     job.wait()
 
 
@@ -75,3 +73,62 @@ def test_ranks_that_wait_for_others_are_named_and_can_be_interrupted(session: Ra
     assert {rank: one.end for rank, one in ended(events).items()} == {0: "interrupted", 1: "ok"}
     after = list(session.run("y = torch.ones(1); dist.all_reduce(y); int(y)"))
     assert {one.end for one in ended(after).values()} == {"ok"}
+
+
+MISDEEDS = {
+    "forks, and the child goes on": "import os\nif os.fork():\n    os.wait()\nprint(rank)",
+    "closes stdout": "import sys\nprint(rank)\nsys.stdout.close()",
+    "reads stdin": "import sys\nassert sys.stdin.read() == ''\nprint(rank)",
+    "writes binary": "import sys\nprint(rank)\nsys.stdout.buffer.write(bytes(range(256)))",
+    "calls sys.exit": "import sys\nprint(rank)\nsys.exit(3)",
+    "holds the interpreter's lock": (
+        "import ctypes\nprint(rank)\nctypes.PyDLL(None).usleep(3_000_000)"
+    ),
+    "replaces the handler of interrupts": (
+        "import signal\nprint(rank)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+def test_whatever_a_cell_does_to_its_process_the_next_one_runs(session: RankSession) -> None:
+    for what, code in MISDEEDS.items():
+        events = list(session.run(code))
+        done = ended(events)
+        assert {*done} == {0, 1}, what
+        for rank in (0, 1):
+            assert str(rank) in texts(events, rank), what
+        error = "SystemExit" if "exit" in code else ""
+        assert {one.error for one in done.values()} == {error}, what
+        after = list(session.run("y = torch.ones(1); dist.all_reduce(y); int(y)"))
+        assert {one.end for one in ended(after).values()} == {"ok"}, what
+    heard = session.run("import signal; signal.getsignal(signal.SIGINT) is signal.SIG_IGN")
+    assert {one.data["text/plain"] for one in heard if isinstance(one, Shown)} == {"False"}
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+def test_a_session_ends_once_no_rank_has_run_a_cell_for_long(cluster: Cluster) -> None:
+    nodes = tuple(Participant(node=node.name) for node in cluster.nodes())
+    entry = ("-m", PROGRAM, "--idle-s", "4")
+    job = cluster.launch(JobSpec(entry=entry, participants=nodes))
+    session = job.session()
+    session.wait()
+    # Longer than that on one rank: the other, which has nothing to do, stays.
+    done = ended(list(session.run("import time; time.sleep(9)", [0])))
+    assert done[0].end == "ok"
+    both = ended(list(session.run("x = torch.ones(1); dist.all_reduce(x)")))
+    assert {one.end for one in both.values()} == {"ok"}
+    job.wait()
+    assert job.state == "succeeded"
+    with pytest.raises(MntrainError):
+        list(session.run("1"))
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+def test_a_rank_that_ends_is_the_cause_that_its_cell_ends_with(session: RankSession) -> None:
+    with pytest.raises(MntrainError) as raised:
+        list(session.run("import os; os._exit(9)", [1]))
+    assert raised.value.problem.rank == 1

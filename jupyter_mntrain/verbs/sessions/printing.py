@@ -131,7 +131,7 @@ class CellPrinter:
 
     def traceback(self, done: Done) -> None:
         self._end_line()
-        self._write("\n".join(done.traceback) + "\n")
+        self._write("".join(f"{line}\n" for line in done.traceback))
 
     def _compare(self) -> None:
         """Drop what equals the first rank's, print what differs, and keep what may still equal."""

@@ -44,6 +44,7 @@ class StartSession(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_variable(context, args)
+        args.no_project = args.project is None  # what is run is no file of this folder
         context = _with_arguments(context, ("--idle-s", f"{args.idle:g}"))
         built = build_spec(context, args).on_its_nodes()
         notes = [*built.said, *built.left_out, *(built.project.notes if built.project else ())]
