@@ -22,11 +22,11 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.notebook.completion import LineCompleter
 from jupyter_mntrain.notebook.magics import MntrainMagics
-from jupyter_mntrain.notebook.output import NotebookOutput, client_of, show_bundle
+from jupyter_mntrain.notebook.output import NotebookOutput, client_of, is_typed, show_bundle
 from jupyter_mntrain.notebook.screen import NotebookScreen
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.bundles import PROGRAM, text_bundle
-from jupyter_mntrain.show.screen import Screen
+from jupyter_mntrain.show.screen import CellTarget, Screen
 from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.show.tables.node_list import Surroundings, node_table
 from jupyter_mntrain.show.terminal import TerminalScreen, make_console
@@ -57,6 +57,7 @@ class Extension:
         self.clusters = Clusters(connect)
         self.updater = Updater()
         self.screen: Screen = self._make_screen()
+        self._cell_target = self.screen.cell_target = CellTarget()
         self._completer = LineCompleter(self.clusters)
         self._handed_out: Job | None = None
         self._matcher = _make_matcher(self._completer)
@@ -67,7 +68,7 @@ class Extension:
         magics = MntrainMagics(shell, self.clusters, self.screen, self.hand_out)
         shell.register_magics(magics)
         shell.Completer.custom_matchers.append(self._matcher)
-        shell.input_transformers_cleanup.append(lift_cell_magic)
+        shell.input_transformers_cleanup.extend((lift_cell_magic, self._send_cell))
         shell.events.register("pre_run_cell", self._new_cell)
         shell.display_formatter.ipython_display_formatter.for_type(Job, self._show_job)
         atexit.register(self.close)
@@ -82,6 +83,7 @@ class Extension:
         shell.magics_manager.registry.pop(MntrainMagics.__name__, None)
         shell.Completer.custom_matchers.remove(self._matcher)
         shell.input_transformers_cleanup.remove(lift_cell_magic)
+        shell.input_transformers_cleanup.remove(self._send_cell)
         shell.events.unregister("pre_run_cell", self._new_cell)
         shell.display_formatter.ipython_display_formatter.pop(Job, None)
         atexit.unregister(self.close)
@@ -98,6 +100,16 @@ class Extension:
         """Return the cell's result, and keep IPython from displaying it a second time."""
         self._handed_out = job
         return job
+
+    def _send_cell(self, lines: list[str]) -> list[str]:
+        """Have a cell run on the session that ``session auto`` has named; not what pages and
+        extensions run in the kernel without a person.
+        """
+        session = self._cell_target.session
+        head = next((line for line in lines if line.strip()), "")
+        if not session or not head or MAGIC_LINE.match(head) or not is_typed(self._shell):
+            return lines
+        return [f"%%mntrain cell --session {session}\n", *lines]
 
     def _greeting(self) -> str:
         name, agents = default_cluster(os.environ)

@@ -23,12 +23,24 @@ class Client(NamedTuple):
     has_cells: bool = True
 
 
+def _request(shell: Any) -> dict[str, Any] | None:
+    """Return the request that a kernel's shell serves; ``None`` outside a kernel."""
+    get_parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
+    return None if get_parent is None else get_parent("shell") or {}
+
+
+def is_typed(shell: Any) -> bool:
+    """Whether a cell of the notebook runs; what a page itself asks the kernel leaves no history."""
+    request = _request(shell) or {}
+    content = request.get("content", {})
+    return bool(content.get("store_history", True)) and not content.get("silent", False)
+
+
 def client_of(shell: Any) -> Client:
     """Return who runs the current cell of a kernel's shell."""
-    get_parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
-    if get_parent is None:
+    request = _request(shell)
+    if request is None:
         return Client()
-    request = get_parent("shell") or {}
     asks = bool(request.get("content", {}).get("allow_stdin", True))
     return Client(is_person=asks, has_cells=not asks or "cellId" in request.get("metadata", {}))
 

@@ -32,8 +32,22 @@ class Awaited:
     job: Job | None = None
 
 
+@dataclass(slots=True)
+class CellTarget:
+    """Where a notebook's cells without a magic of ours run.
+
+    Args:
+        session: id of the session's job; empty: in the notebook's own kernel.
+    """
+
+    session: str = ""
+
+
 class Screen(ABC):
     """A terminal or a notebook."""
+
+    cell_target: CellTarget | None = None
+    """``None`` where there are no cells."""
 
     in_background: bool = False
     """Whether :meth:`show` keeps updating after it returns."""

@@ -255,6 +255,7 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
     "session start": (Started,),
     "session attach": (RunCell,),
     "session interrupt": (answer("InterruptedSession", job_id=JobId),),
+    "session auto": (answer("AutomaticCells", is_on=bool, job_id=(JobId, LEFT_OUT)),),
     "cell": (RunCell,),
     "export": (answer("ExportedJob", Written, left_out=Names, text=str),),
     "jobs": (

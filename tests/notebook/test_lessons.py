@@ -88,4 +88,6 @@ def test_cells_run_on_ranks_that_stay_up_to_a_pipeline(executed, agents):
     assert len(losses) == 4
     assert losses[-1] < losses[0]
     assert "True" in cells["%%mntrain cell --rank 1"]
+    plain = cells['print(f"plain cell on rank {rank}")']
+    assert "[rank 1] plain cell on rank 1" in plain
     assert "canceled" in cells["%mntrain stop {session.id}"]

@@ -91,6 +91,7 @@ rename j k
 session start
 session attach j
 session interrupt
+session auto
 cell --rank 0
 note j x
 rm j --yes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, typed
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import duration_text, numbered, parse_duration
 from jupyter_mntrain.model.records.session import State
 from jupyter_mntrain.show.problems import warning_texts
@@ -93,8 +94,41 @@ class InterruptSession(Verb):
         return Outcome(Text(f"interrupted the cell of {job.id}"), {"job_id": job.id})
 
 
+class AutomaticCells(Verb):
+    name = "auto"
+    help = "run every cell of this notebook on a session; --off: here again"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+        parser.flag("--off", help="run cells without a magic in the notebook's own kernel again")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        target = context.screen.cell_target
+        if target is None:
+            raise SpecError(
+                "only a notebook has cells",
+                fix=f"run code on the ranks with {context.program} cell < FILE",
+            )
+        if args.off:
+            target.session = ""
+            return Outcome(Text("cells run in this kernel again"), {"is_on": False})
+        job = find_session(context, args, args.job)
+        job.session()  # refuses any other job
+        target.session = job.id
+        text = Text.assemble(
+            "every cell runs on ",
+            _where(job),
+            f" from now on, but for those that begin with {context.program}. "
+            f"Here again: {context.program} session auto --off",
+        )
+        return Outcome(text, {"is_on": True, "job_id": job.id})
+
+
 class SessionVerb(VerbGroup):
-    actions = {verb.name: verb for verb in (StartSession(), AttachSession(), InterruptSession())}
+    actions = {
+        verb.name: verb
+        for verb in (StartSession(), AttachSession(), InterruptSession(), AutomaticCells())
+    }
 
 
 def _with_arguments(context: Context, arguments: tuple[str, ...]) -> Context:
