@@ -38,6 +38,8 @@ KEPT_CELLS: Final = 20
 """Cells whose output can still be asked for."""
 DISTRIBUTED: Final = ("torch/distributed/", "torch\\distributed\\")
 TEXTS_SHOWN: Final = 4096
+INLINE: Final = "module://matplotlib_inline.backend_inline"
+"""What shows figures below a cell, as kernels have it."""
 
 
 class SessionShell:
@@ -291,13 +293,16 @@ class SessionShell:
         output.add(lambda number: Shown(self.rank, number, **fields), size)
 
 
-def _shell(names: dict[str, Any], owner: SessionShell) -> Any:
-    """Return an IPython shell that shows what its cells show as events of a session."""
+def _as_sent(data: Any) -> dict[str, object]:
+    """Return a bundle by MIME type as Jupyter sends it: bytes in base64."""
     from ipykernel.jsonutil import encode_images, json_clean
 
-    def as_sent(data: Any) -> dict[str, object]:
-        found: dict[str, object] = json_clean(encode_images(data or {}))
-        return found
+    found: dict[str, object] = json_clean(encode_images(data or {}))
+    return found
+
+
+def _shell(names: dict[str, Any], owner: SessionShell) -> Any:
+    """Return an IPython shell that shows what its cells show as events of a session."""
 
     class Publisher(DisplayPublisher):  # type: ignore[misc]
         def publish(
@@ -310,8 +315,8 @@ def _shell(names: dict[str, Any], owner: SessionShell) -> Any:
             **__: Any,
         ) -> None:
             owner.show(
-                data=as_sent(data),
-                metadata=as_sent(metadata),
+                data=_as_sent(data),
+                metadata=_as_sent(metadata),
                 identity=str((transient or {}).get("display_id", "")),
                 is_update=update,
             )
@@ -327,7 +332,7 @@ def _shell(names: dict[str, Any], owner: SessionShell) -> Any:
             pass
 
         def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
-            owner.show(data=as_sent(format_dict), metadata=as_sent(md_dict), is_result=True)
+            owner.show(data=_as_sent(format_dict), metadata=_as_sent(md_dict), is_result=True)
 
         def finish_displayhook(self) -> None:
             pass
@@ -341,6 +346,10 @@ def _shell(names: dict[str, Any], owner: SessionShell) -> Any:
         def ask_exit(self) -> None:
             pass  # the session ends by stop
 
+        def enable_gui(self, _: Any = None) -> None:
+            pass  # a rank has no windows
+
+    os.environ.setdefault("MPLBACKEND", INLINE)
     # What IPython says of sys.exit is true of its own prompt only.
     warnings.filterwarnings("ignore", "To exit: use", UserWarning)
     config = Config()

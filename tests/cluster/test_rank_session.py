@@ -126,6 +126,19 @@ def test_a_session_ends_once_no_rank_has_run_a_cell_for_long(cluster: Cluster) -
         list(session.run("1"))
 
 
+FIGURE = "import matplotlib.pyplot as plt\nplt.figure(figsize=(2, 1))\nplt.plot([1, 3])\n"
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+@pytest.mark.parametrize("code", [f"{FIGURE}plt.show()", f"%matplotlib inline\n{FIGURE}None"])
+def test_figures_are_shown(session: RankSession, code: str) -> None:
+    events = list(session.run(code))
+    assert {one.end for one in ended(events).values()} == {"ok"}, texts(events, 0)
+    pictures = [one.rank for one in events if isinstance(one, Shown) and "image/png" in one.data]
+    assert sorted(pictures) == [0, 1]
+
+
 @pytest.mark.slow
 @pytest.mark.agents
 def test_a_rank_that_ends_is_the_cause_that_its_cell_ends_with(session: RankSession) -> None:
