@@ -58,6 +58,7 @@ class Extension:
         self.updater = Updater()
         self.screen: Screen = self._make_screen()
         self._cell_target = self.screen.cell_target = CellTarget()
+        self.screen.variables = shell.user_ns
         self._completer = LineCompleter(self.clusters)
         self._handed_out: Job | None = None
         self._matcher = _make_matcher(self._completer)

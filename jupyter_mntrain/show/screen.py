@@ -48,6 +48,8 @@ class Screen(ABC):
 
     cell_target: CellTarget | None = None
     """``None`` where there are no cells."""
+    variables: dict[str, Any] | None = None
+    """Of the notebook; ``None`` where there are none."""
 
     in_background: bool = False
     """Whether :meth:`show` keeps updating after it returns."""

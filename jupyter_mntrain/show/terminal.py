@@ -129,7 +129,7 @@ class QuietScreen(Screen):
 
     def __init__(self, screen: Screen) -> None:
         self.in_background = screen.in_background
-        self.cell_target = screen.cell_target
+        self.cell_target, self.variables = screen.cell_target, screen.variables
         self.shows_pictures = screen.shows_pictures
         self.has_variables = screen.has_variables
 

@@ -174,6 +174,7 @@ ConfigSetting = answer(
 )
 EndedCells = rows(answer("EndedCell", rank=int, end=End, took_s=float))
 RunCell = answer("RunCell", job_id=JobId, cells=EndedCells)
+SentVariable = answer("SentVariable", job_id=JobId, variable=str, size_bytes=int, ranks=list[int])
 Written = answer("WrittenFile", job_id=JobId, file=str | None)
 
 ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -256,6 +257,8 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
     "session attach": (RunCell,),
     "session interrupt": (answer("InterruptedSession", job_id=JobId),),
     "session auto": (answer("AutomaticCells", is_on=bool, job_id=(JobId, LEFT_OUT)),),
+    "session pull": (SentVariable,),
+    "session push": (SentVariable,),
     "cell": (RunCell,),
     "export": (answer("ExportedJob", Written, left_out=Names, text=str),),
     "jobs": (

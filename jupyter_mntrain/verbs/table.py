@@ -159,7 +159,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
         "session": ListedVerb(
             "sessions.session",
             "SessionVerb",
-            "keep ranks that run cells: start, attach, interrupt, auto",
+            "keep ranks that run cells: start, attach, auto, pull, push",
         ),
         "cell": ListedVerb(
             "sessions.cell", "CellVerb", "run a cell on the ranks of a session, with its variables"

@@ -5,6 +5,7 @@ The quickstart is executed by the demo's own tests, and the longest by ``test_fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import nbformat
@@ -88,6 +89,9 @@ def test_cells_run_on_ranks_that_stay_up_to_a_pipeline(executed, agents):
     assert len(losses) == 4
     assert losses[-1] < losses[0]
     assert "True" in cells["%%mntrain cell --rank 1"]
+    assert says("to ranks 0, 1", cells["scale = 0.5"])
+    fetched = cells["%mntrain session pull checksum --rank 0,1"]
+    assert re.search(r"\[(-?[\d.]+), \1\]", fetched), fetched
     plain = cells['print(f"plain cell on rank {rank}")']
     assert "[rank 1] plain cell on rank 1" in plain
     assert "canceled" in cells["%mntrain stop {session.id}"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from jupyter_mntrain.cluster.rank_session import Waiting
 from jupyter_mntrain.launch.progress import Progress
-from jupyter_mntrain.model.records.session import Done, Event, State
+from jupyter_mntrain.model.records.session import Done, Event, State, Value
 
 
 class StandInSession:
@@ -21,6 +21,7 @@ class StandInSession:
         self.ranks = range(2)
         self._events, self._done = events, done or [Done(one, 99, "ok", 0.1) for one in (0, 1)]
         self.answers: list[tuple[int, str]] = []
+        self.pushed: list[tuple[str, Value, Iterable[int] | None]] = []
 
     def states(self) -> dict[int, State]:
         return {rank: State(rank, cell=1) for rank in self.ranks}
@@ -34,6 +35,13 @@ class StandInSession:
 
     def follow(self) -> Iterator[Event | Waiting]:
         yield from (*self._events, *self._done)
+
+    def pull(self, name: str, ranks: Iterable[int] | None = None) -> dict[int, Value]:
+        assert name
+        return dict.fromkeys(self.ranks if ranks is None else ranks, Value("json", b"1"))
+
+    def push(self, name: str, value: Value, ranks: Iterable[int] | None = None) -> None:
+        self.pushed.append((name, value, ranks))
 
     def interrupt(self) -> None:
         """Done."""

@@ -92,6 +92,8 @@ session start
 session attach j
 session interrupt
 session auto
+session pull x
+session push x
 cell --rank 0
 note j x
 rm j --yes

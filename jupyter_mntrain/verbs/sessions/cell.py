@@ -26,14 +26,7 @@ class CellVerb(Verb):
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.option(
-            "--rank",
-            "-r",
-            dest="ranks",
-            type=typed(parse_ranks),
-            metavar="RANKS",
-            help="ranks that run it, like 0,2 or 0-3; default: all",
-        )
+        rank_option(parser, "that run it; default: all")
         session_option(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -44,6 +37,22 @@ class CellVerb(Verb):
         ranks = tuple(session.ranks) if args.ranks is None else args.ranks
         done = print_events(context, session, session.run(code, ranks), ranks)
         return cell_outcome(job, done)
+
+
+def rank_option(parser: Parser, what: str) -> None:
+    """Add the option that names ranks.
+
+    Args:
+        what: they are for.
+    """
+    parser.option(
+        "--rank",
+        "-r",
+        dest="ranks",
+        type=typed(parse_ranks),
+        metavar="RANKS",
+        help=f"ranks, like 0,2 or 0-3, {what}",
+    )
 
 
 def session_option(parser: Parser) -> None:

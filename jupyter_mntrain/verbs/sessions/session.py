@@ -16,6 +16,7 @@ from jupyter_mntrain.verbs.launching.job_options import session_options
 from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, started_data, started_job
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.sessions.cell import cell_outcome, find_session, print_events
+from jupyter_mntrain.verbs.sessions.variables import PullVariable, PushVariable
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, VerbGroup, job_argument
 
@@ -127,7 +128,14 @@ class AutomaticCells(Verb):
 class SessionVerb(VerbGroup):
     actions = {
         verb.name: verb
-        for verb in (StartSession(), AttachSession(), InterruptSession(), AutomaticCells())
+        for verb in (
+            StartSession(),
+            AttachSession(),
+            InterruptSession(),
+            AutomaticCells(),
+            PullVariable(),
+            PushVariable(),
+        )
     }
 
 
