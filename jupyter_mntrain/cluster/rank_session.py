@@ -388,7 +388,7 @@ class RankSession:
             return error_of(view.problem)
         return RefusedError(
             f"the session {view.job_id} is over: it is {view.state}",
-            fix="start another one: mntrain session start",
+            fix=f"start it again: mntrain session restart {view.job_id}",
         )
 
 

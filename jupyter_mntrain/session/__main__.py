@@ -32,7 +32,7 @@ SETTLE_S: Final = 0.5
 def main(argv: list[str] | None = None) -> None:
     """Run cells until the job is stopped, or nobody has run one for long."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--idle-s", type=float, default=0.0, help="0 = it stays until stopped")
+    parser.add_argument("--idle-s", type=float, default=0.0, help="0 = until stopped")
     arguments = parser.parse_args(argv)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)

@@ -254,6 +254,7 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
     ),
     "resume": LAUNCHED,
     "session start": (Started,),
+    "session restart": (Started,),
     "session attach": (RunCell,),
     "session interrupt": (answer("InterruptedSession", job_id=JobId),),
     "session auto": (answer("AutomaticCells", is_on=bool, job_id=(JobId, LEFT_OUT)),),

@@ -92,6 +92,7 @@ session start
 session attach j
 session interrupt
 session auto
+session restart
 session pull x
 session push x
 cell --rank 0

@@ -35,7 +35,13 @@ class CellVerb(Verb):
         job = find_session(context, args, args.session)
         session = job.session()
         ranks = tuple(session.ranks) if args.ranks is None else args.ranks
-        done = print_events(context, session, session.run(code, ranks), ranks)
+        try:
+            done = print_events(context, session, session.run(code, ranks), ranks)
+        except MntrainError:
+            if job.state in TERMINAL:
+                again = f"{context.program} session restart {job.id}"
+                context.screen.say(f"the session is over; start it again: {again}")
+            raise
         return cell_outcome(job, done)
 
 
@@ -107,18 +113,27 @@ def is_session(entry: tuple[str, ...]) -> bool:
     return entry[:2] == ("-m", PROGRAM)
 
 
-def find_session(context: Context, args: Namespace, named: str | None) -> Job:
+def find_session(
+    context: Context, args: Namespace, named: str | None, *, may_be_over: bool = False
+) -> Job:
     """Return the named session, or the newest that runs.
+
+    Args:
+        may_be_over: the newest of all if none runs.
 
     Raises:
         JobNotFoundError: there is none.
     """
     if named:
         return named_job(context, args, named)
-    for view in all_jobs(context, args):
-        if is_session(view.spec.entry) and view.state not in TERMINAL:
-            return context.cluster(args).job(view.job_id)
-    raise JobNotFoundError("no session runs", fix=f"start one with {context.program} session start")
+    views = [one for one in all_jobs(context, args) if is_session(one.spec.entry)]
+    running = [one for one in views if one.state not in TERMINAL]
+    for view in running or (views if may_be_over else ()):
+        return context.cluster(args).job(view.job_id)
+    fix = f"start one with {context.program} session start"
+    if views:
+        fix += f", or the newest that ended with {context.program} session restart"
+    raise JobNotFoundError("no session runs", fix=fix)
 
 
 def print_events(

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import duration_text, numbered, parse_duration
+from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.session import State
 from jupyter_mntrain.show.problems import warning_texts
 from jupyter_mntrain.verbs.launching.job_options import session_options
-from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, started_data, started_job
+from jupyter_mntrain.verbs.launching.launch import (
+    skip_doctor_option,
+    started_data,
+    started_job,
+    submitter,
+)
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.sessions.cell import cell_outcome, find_session, print_events
 from jupyter_mntrain.verbs.sessions.variables import PullVariable, PushVariable
@@ -54,11 +62,7 @@ class StartSession(Verb):
             context.screen.say(text)
         with context.screen.starting(built.cluster.name) as on_begin:
             job, found = started_job(context, args, built, on_begin)
-        _say_started(context, job)
-        with context.screen.progress() as progress:
-            job.session().wait(progress)
-        text = _ready_text(context, job, args.idle)
-        return Outcome(text, started_data(job, [*notes, *found]), job=job)
+        return _ready(context, job, [*notes, *found])
 
 
 class AttachSession(Verb):
@@ -93,6 +97,28 @@ class InterruptSession(Verb):
         job = find_session(context, args, args.job)
         job.session().interrupt()
         return Outcome(Text(f"interrupted the cell of {job.id}"), {"job_id": job.id})
+
+
+class RestartSession(Verb):
+    name = "restart"
+    help = "start the ranks again as they were, without their variables"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+        variable_option(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        refuse_variable(context, args)
+        job = find_session(context, args, args.job, may_be_over=True)
+        job.session()  # refuses any other job
+        with context.screen.progress() as progress:
+            if job.state not in TERMINAL:
+                job.stop()
+                job.wait()
+            again = context.cluster(args).launch(
+                job.spec(), submitted_by=submitter(context), progress=progress
+            )
+        return _ready(context, again, ())
 
 
 class AutomaticCells(Verb):
@@ -132,6 +158,7 @@ class SessionVerb(VerbGroup):
             StartSession(),
             AttachSession(),
             InterruptSession(),
+            RestartSession(),
             AutomaticCells(),
             PullVariable(),
             PushVariable(),
@@ -151,11 +178,17 @@ def _where(job: Job) -> Text:
     return Text.assemble((job.id, "bold"), f" on {nodes}")
 
 
-def _say_started(context: Context, job: Job) -> None:
+def _ready(context: Context, job: Job, notes: Sequence[Problem]) -> Outcome:
+    """Wait until the ranks of a session that has been launched are ready, and say so."""
     context.screen.say(Text.assemble(("▶ ", "green"), _where(job), " starts its ranks"))
+    with context.screen.progress() as progress:
+        job.session().wait(progress)
+    return Outcome(_ready_text(context, job), started_data(job, notes), job=job)
 
 
-def _ready_text(context: Context, job: Job, idle_s: float) -> Text:
+def _ready_text(context: Context, job: Job) -> Text:
+    entry = job.view().spec.entry
+    idle_s = float(entry[entry.index("--idle-s") + 1]) if "--idle-s" in entry else IDLE_S
     size = job.view().attempt.world_size
     cell = "%%mntrain cell" if context.program.startswith("%") else "mntrain cell < FILE"
     idle = f"It ends after {duration_text(idle_s)} without a cell" if idle_s else "It stays"

@@ -87,3 +87,10 @@ def test_a_session_runs_cells_survives_their_errors_and_is_interrupted(environme
     assert ended.returncode == 0
     over = mntrain(environment, "cell", "--session", job_id, code="1")
     assert over.returncode == 4
+    again = mntrain(environment, "session", "restart")
+    assert says("2 ranks ready", again.stdout), again.stderr
+    lost = mntrain(environment, "cell", code="'x' in globals()")
+    assert lost.stdout == "False\n"
+    died = mntrain(environment, "cell", "--rank", "1", code="import os; os._exit(9)")
+    assert says("the session is over; start it again", died.stdout)
+    assert says("rank 1: ended itself at once", died.stderr)
