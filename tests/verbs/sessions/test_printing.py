@@ -106,6 +106,7 @@ def test_dropped_output_is_said(printer, screen):
     assert screen.text.startswith("rank 1: about ")
 
 
+@pytest.mark.wording
 def test_errors_of_other_ranks_are_folded():
     failed = {
         0: done(0, error="ValueError", message="a", line=3),
@@ -126,6 +127,7 @@ def test_ranks_are_numbers_and_ranges(text, ranks):
     assert parse_ranks(text) == ranks
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("text", ["", "a", "0,", "-1", "1-", "0-x", "9" * 12])
 def test_what_names_no_ranks_is_refused(text):
     with pytest.raises(ValueError, match="names no ranks"):
