@@ -21,12 +21,12 @@ from statistics import median
 
 import msgspec
 
+from benchmarks.agent_at_rest import LIMIT_MB
 from benchmarks.long_run import Agents
 from benchmarks.loopback import ADDRESSES, PORT, own_configuration, until
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.loss_line import Losses, LossLine
-from tests.agent.live import REST_MB
 from tests.standin.jobs import place, record
 
 LIMIT_S = 1.0
@@ -135,7 +135,7 @@ def main() -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps(found) + "\n")
     is_fast = newest <= LIMIT_S and everything <= LIMIT_S and start_s - empty_s <= START_S
-    return 0 if is_fast and after <= REST_MB else 1
+    return 0 if is_fast and after <= LIMIT_MB else 1
 
 
 if __name__ == "__main__":
