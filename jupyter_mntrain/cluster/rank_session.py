@@ -22,7 +22,6 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.quantities import agreeing, listed
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, Placement
 from jupyter_mntrain.model.records.session import (
-    PROGRAM,
     Answer,
     At,
     Complete,
@@ -92,12 +91,13 @@ class RankSession:
     """
 
     def __init__(self, driver: DriverSession, job_id: JobId, view: Callable[[], JobView]) -> None:
-        if view().spec.entry[:2] != ("-m", PROGRAM):
+        if not view().spec.is_session:
             raise RefusedError(
                 f"job {job_id} is no session: it runs no cells",
                 fix="start one: mntrain session start",
             )
-        self._driver, self._job_id, self._view = driver, job_id, view
+        self.job_id = job_id
+        self._driver, self._view = driver, view
         self._cell = 0
 
     @property
@@ -365,7 +365,7 @@ class RankSession:
         place = _place_of(attempt.placements, rank)
         client = self._driver.live.client_of(place)
         asked = SessionRequest(attempt.number, (rank,), request)
-        async with aclosing(client.session(self._job_id, asked)) as events:
+        async with aclosing(client.session(self.job_id, asked)) as events:
             async for event in events:
                 yield event
 

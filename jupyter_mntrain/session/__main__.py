@@ -16,6 +16,8 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
+from jupyter_mntrain.model.records.job import SHOWS_VIEWERS
+from jupyter_mntrain.model.records.session import IDLE_S
 from jupyter_mntrain.session.endpoint import Endpoint
 from jupyter_mntrain.session.groups import SessionGroup
 from jupyter_mntrain.session.shell import SessionShell
@@ -32,7 +34,8 @@ SETTLE_S: Final = 0.5
 def main(argv: list[str] | None = None) -> None:
     """Run cells until the job is stopped, or nobody has run one for long."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--idle-s", type=float, default=0.0, help="0 = until stopped")
+    parser.add_argument("--idle-s", type=float, default=IDLE_S, help="0 = until stopped")
+    parser.add_argument(SHOWS_VIEWERS, action="store_true", help="the agent's: who reads the log")
     arguments = parser.parse_args(argv)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)

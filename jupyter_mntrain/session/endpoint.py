@@ -97,7 +97,7 @@ class Endpoint:
     def _events(self, output: CellOutput, number: int) -> Iterator[Event]:
         while True:
             events, is_over = output.after(number, LOOK_S)
-            yield from pieces(iter(events))
+            yield from pieces(events)
             for event in events:
                 number = max(number, event.number)  # type: ignore[union-attr]
             if is_over and not events:

@@ -67,10 +67,16 @@ class SessionGroup:
         """Tell the other ranks how long this one has been idle, and return the shortest of all.
 
         Called every few seconds, by a thread of its own; what others told may be as old as that.
+        0 while torchrun's store does not answer: what is not known ends no session.
         """
-        self._store.set(f"session/idle/{self._rank}", str(own_s))
         told = [f"session/idle/{rank}" for rank in range(self._size)]
-        return min(float(self._store.get(key)) for key in told)
+        try:
+            self._store.set(told[self._rank], str(own_s))
+            if not self._store.check(told):
+                return 0.0  # some rank has told nothing yet
+            return min(float(one) for one in self._store.multi_get(told))
+        except (RuntimeError, ValueError):
+            return 0.0
 
     def break_off(self) -> None:
         """Close the connections to other ranks, so that a collective on any of them ends with an

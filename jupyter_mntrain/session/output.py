@@ -12,14 +12,19 @@ import threading
 import time
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import groupby, islice
 from typing import Final
+
+import msgspec
 
 from jupyter_mntrain.model.records.session import Done, Event, Lost, Text
 
 KEPT_BYTES: Final = 16 * 2**20
 """Output that a rank keeps of a cell: when there is more, the oldest is dropped."""
+EVENT_BYTES: Final = 160
+"""What each event takes beside its text."""
 PIECE_BYTES: Final = 64 * 2**10
 DRAIN_S: Final = 0.5
 """How long the end of a cell waits for what was written to arrive."""
@@ -43,7 +48,7 @@ class CellOutput:
 
         Args:
             make: is given its number.
-            size: bytes that it takes, about.
+            size: bytes of its content, about.
         """
         with self._news:
             if self.done is not None:
@@ -52,7 +57,7 @@ class CellOutput:
             event = make(self._number)
             self._events.append((self._number, event, size))
             self._size += size
-            while self._size > KEPT_BYTES and len(self._events) > 1:
+            while self._takes_bytes > KEPT_BYTES and len(self._events) > 1:
                 number, _, gone = self._events.popleft()
                 self._size -= gone
                 self._lost += gone
@@ -62,7 +67,12 @@ class CellOutput:
             self._news.notify_all()
 
     def text(self, text: str, *, is_error: bool) -> None:
-        self.add(lambda number: Text(self._rank, number, text, is_error), len(text))
+        size = len(text) if text.isascii() else len(text.encode())
+        self.add(lambda number: Text(self._rank, number, text, is_error), size)
+
+    @property
+    def _takes_bytes(self) -> int:
+        return self._size + EVENT_BYTES * len(self._events)
 
     def after(self, number: int, wait_s: float) -> tuple[list[Event], bool]:
         """Return the events after a number, and whether the cell has ended with them.
@@ -75,7 +85,9 @@ class CellOutput:
             found: list[Event] = []
             if self._lost_to > number:
                 found.append(Lost(self._rank, self._lost_to, self._lost))
-            found += [event for one, event, _ in self._events if one > number]
+            count = min(self._number - number, len(self._events))
+            newest = islice(reversed(self._events), max(0, count))
+            found += reversed([event for _, event, _ in newest])
             return found, self.done is not None
 
 
@@ -160,17 +172,15 @@ class _Stream:
         return piece
 
 
-def pieces(events: Iterator[Event]) -> Iterator[Event]:
+def pieces(events: Iterable[Event]) -> Iterator[Event]:
     """Join texts of one stream that follow each other."""
-    last: Text | None = None
-    for event in events:
-        if isinstance(event, Text) and last is not None and last.is_error == event.is_error:
-            last = Text(event.rank, event.number, last.text + event.text, event.is_error)
+    for is_error, group in groupby(events, _stream_of):
+        if is_error is None:
+            yield from group
             continue
-        if last is not None:
-            yield last
-        last = event if isinstance(event, Text) else None
-        if last is None:
-            yield event
-    if last is not None:
-        yield last
+        texts = [one for one in group if isinstance(one, Text)]
+        yield msgspec.structs.replace(texts[-1], text="".join(one.text for one in texts))
+
+
+def _stream_of(event: Event) -> bool | None:
+    return event.is_error if isinstance(event, Text) else None

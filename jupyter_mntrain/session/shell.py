@@ -15,11 +15,13 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
 
+import msgspec
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from jupyter_mntrain.model.quantities import size_text
 from jupyter_mntrain.model.records.session import (
     Asked,
     At,
@@ -32,12 +34,15 @@ from jupyter_mntrain.model.records.session import (
     State,
 )
 from jupyter_mntrain.session.groups import SessionGroup
-from jupyter_mntrain.session.output import Capture, CellOutput
+from jupyter_mntrain.session.output import KEPT_BYTES, Capture, CellOutput
 
 KEPT_CELLS: Final = 20
 """Cells whose output can still be asked for."""
 DISTRIBUTED: Final = ("torch/distributed/", "torch\\distributed\\")
 TEXTS_SHOWN: Final = 4096
+LINES_SHOWN: Final = 1000
+CHARACTERS_SHOWN: Final = 2**18
+"""Of a traceback and one part of it, of a message, a prompt, or what is known of a name."""
 INLINE: Final = "module://matplotlib_inline.backend_inline"
 """What shows figures below a cell, as kernels have it."""
 
@@ -84,7 +89,7 @@ class SessionShell:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since a cell ended; 0 while one runs."""
+        """Seconds since a cell was asked for or ended; 0 while one runs."""
         return 0.0 if self._running is not None else time.monotonic() - self._last_active_s
 
     def submit(self, request: Run) -> CellOutput:
@@ -96,6 +101,7 @@ class SessionShell:
             made = self._outputs[request.cell] = CellOutput(self.rank, request.cell)
             while len(self._outputs) > KEPT_CELLS:
                 del self._outputs[min(self._outputs)]
+            self._last_active_s = time.monotonic()
             self._cells.put(request)
             return made
 
@@ -127,7 +133,8 @@ class SessionShell:
         if self._running is None or frame is None:
             return At(self.rank)
         line, source, call = self._place(frame)
-        return At(self.rank, line, source, call, "".join(traceback.format_stack(frame)))
+        stack = "".join(traceback.format_stack(frame))
+        return At(self.rank, line, shortened(source), call, shortened(stack))
 
     def complete(self, code: str, position: int) -> Completions:
         from IPython.core.completer import provisionalcompleter
@@ -146,7 +153,7 @@ class SessionShell:
             found = self._shell.object_inspect_mime(name, detail_level=detail)
         except KeyError:
             return Described(self.rank)
-        return Described(self.rank, {kind: str(text) for kind, text in found.items()})
+        return Described(self.rank, {kind: shortened(str(text)) for kind, text in found.items()})
 
     @property
     def names(self) -> dict[str, Any]:
@@ -155,7 +162,7 @@ class SessionShell:
         return found
 
     def end(self) -> None:
-        """Let :meth:`run` return."""
+        """Let :meth:`run` return, after the cells that were asked for."""
         self._cells.put(None)
 
     # Called by the main thread.
@@ -164,6 +171,7 @@ class SessionShell:
         """Run cells until :meth:`end`."""
         while (request := self._cells.get()) is not None:
             self._run(request, self._outputs[request.cell])
+        self._capture.flush()
 
     def _on_interrupt(self, _: int, __: FrameType | None) -> None:
         if self._may_interrupt:
@@ -224,8 +232,8 @@ class SessionShell:
                 end=end,
                 took_s=took_s,
                 error=type(error).__name__ if error is not None else "",
-                message=str(error) if error is not None else "",
-                traceback=shown,
+                message=shortened(str(error)) if error is not None else "",
+                traceback=tuple(map(shortened, shown[-LINES_SHOWN:])),
                 line=line,
                 is_broken=is_broken,
             )
@@ -275,7 +283,7 @@ class SessionShell:
         self._capture.flush()
         self._asks = True
         try:
-            output.add(lambda number: Asked(self.rank, number, str(prompt)), TEXTS_SHOWN)
+            output.add(lambda number: Asked(self.rank, number, shortened(str(prompt))), TEXTS_SHOWN)
             answer = self._answers.get()
             if self._was_interrupted:
                 raise KeyboardInterrupt
@@ -289,8 +297,20 @@ class SessionShell:
         if output is None:
             return
         self._capture.flush()
-        size = sum(len(str(one)) for one in fields.get("data", {}).values())
-        output.add(lambda number: Shown(self.rank, number, **fields), size)
+        shown = Shown(self.rank, 0, **fields)
+        size = len(msgspec.msgpack.encode(shown))
+        if size > KEPT_BYTES:
+            text = f"<{size_text(size)}: not shown, since it is more than {size_text(KEPT_BYTES)}>"
+            shown = msgspec.structs.replace(shown, data={"text/plain": text}, metadata={})
+            size = len(text)
+        output.add(lambda number: msgspec.structs.replace(shown, number=number), size)
+
+
+def shortened(text: str) -> str:
+    """Return the begin of a text that is too long to be read."""
+    if len(text) <= CHARACTERS_SHOWN:
+        return text
+    return f"{text[:CHARACTERS_SHOWN]} … ({len(text)} characters)"
 
 
 def _as_sent(data: Any) -> dict[str, object]:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.rank_session import RankSession, Waiting
 from jupyter_mntrain.model.errors import MntrainError, SpecError
-from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, Participant
-from jupyter_mntrain.model.records.session import PROGRAM, Done, Shown, Text
+from jupyter_mntrain.model.records.job import SESSION, TERMINAL, JobSpec, Participant
+from jupyter_mntrain.model.records.session import Done, Shown, Text
+from jupyter_mntrain.trust.certificates import Subject
+from tests import trusted
+from tests.agent.live import LiveAgent
 from tests.waiting import until
 
 
 @pytest.fixture
 def session(cluster: Cluster) -> Iterator[RankSession]:
     nodes = tuple(Participant(node=node.name) for node in cluster.nodes())
-    job = cluster.launch(JobSpec(entry=("-m", PROGRAM), participants=nodes))
+    job = cluster.launch(JobSpec(entry=("-m", SESSION), participants=nodes))
     session = job.session()
 
     session.wait()
@@ -26,6 +31,22 @@ def session(cluster: Cluster) -> Iterator[RankSession]:
     if job.state not in TERMINAL:
         job.stop()
     job.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+def test_a_viewer_does_not_see_what_cells_print(
+    session: RankSession, agents: list[LiveAgent], tmp_path: Path
+) -> None:
+    list(session.run("print('what nobody else is told')"))
+    viewer = trusted.make_credentials(tmp_path, Subject(role="viewer", name="kim"))
+    job = session.job_id
+    with httpx.Client(verify=viewer.unnamed_client, timeout=10) as client:
+        for agent in agents:
+            until(lambda agent=agent: "nobody else" in agent.get(f"/v1/jobs/{job}/log").text)
+            for route in ("log", "log/times"):
+                assert client.get(f"{agent.url}/v1/jobs/{job}/{route}").status_code == 403
+            assert client.get(f"{agent.url}/v1/jobs/{job}").status_code == 200
 
 
 def ended(events: list[object]) -> dict[int, Done]:
@@ -111,7 +132,7 @@ def test_whatever_a_cell_does_to_its_process_the_next_one_runs(session: RankSess
 @pytest.mark.agents
 def test_a_session_ends_once_no_rank_has_run_a_cell_for_long(cluster: Cluster) -> None:
     nodes = tuple(Participant(node=node.name) for node in cluster.nodes())
-    entry = ("-m", PROGRAM, "--idle-s", "4")
+    entry = ("-m", SESSION, "--idle-s", "4")
     job = cluster.launch(JobSpec(entry=entry, participants=nodes))
     session = job.session()
     session.wait()

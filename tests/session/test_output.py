@@ -26,6 +26,7 @@ def test_events_are_numbered_and_can_be_asked_for_again() -> None:
 
 
 def test_of_too_much_the_oldest_is_dropped_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "EVENT_BYTES", 0)
     monkeypatch.setattr(output, "KEPT_BYTES", 10)
     cell = CellOutput(0, 1)
     for text in ("four", "more", "last"):
@@ -35,9 +36,20 @@ def test_of_too_much_the_oldest_is_dropped_and_said(monkeypatch: pytest.MonkeyPa
     assert cell.after(1, 0.0)[0] == [Text(0, 2, "more"), Text(0, 3, "last")], "it has that one"
 
 
+def test_what_events_take_beside_their_text_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "KEPT_BYTES", 1000)
+    cell = CellOutput(0, 1)
+    for _ in range(50):
+        cell.text("é", is_error=False)
+    lost, *kept = cell.after(0, 0.0)[0]
+    assert isinstance(lost, Lost)
+    assert lost.size_bytes == 2 * (50 - len(kept)), "in bytes, not in characters"
+    assert len(kept) * output.EVENT_BYTES <= 1000
+
+
 def test_texts_of_one_stream_are_joined() -> None:
     events = [Text(0, 1, "a"), Text(0, 2, "b"), Text(0, 3, "c", is_error=True), ended(4)]
-    assert [*pieces(iter(events))] == [
+    assert [*pieces(events)] == [
         Text(0, 2, "ab"),
         Text(0, 3, "c", is_error=True),
         ended(4),

@@ -20,10 +20,9 @@ from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import RefusedError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import write_atomically
-from jupyter_mntrain.model.records.hidden import cleaned, shown_spec
-from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.hidden import cleaned
 from jupyter_mntrain.model.records.metrics import encoder, read_journal_line
-from jupyter_mntrain.model.text.secrets import HIDDEN, masked
+from jupyter_mntrain.model.text.secrets import masked
 from jupyter_mntrain.trust.certificates import Subject, is_issued_by, load_certificate, subject_of
 from jupyter_mntrain.trust.credentials import Credentials
 
@@ -39,35 +38,34 @@ LONGEST_SECRET_BYTES = 8192
 """A private key of 4096 bits has 3,300."""
 
 
-def for_viewer(content: T, values: Iterable[str] = ()) -> T:
+def for_viewer(content: T, values: Iterable[str] = (), *, hides_output: bool = False) -> T:
     """Return an answer without secrets: those given, those of its jobs, and text that looks like
     one. A job's spec loses its files and the values of its variables.
+
+    Args:
+        hides_output: it is about a session that does not show viewers what its cells print.
     """
     if isinstance(content, TrustNews):
         return content  # certificates, signed so that anybody may pass them on
-    return cleaned(content, values, show=_spec_for_viewer)
+    return cleaned(content, values, is_for_viewer=True, hides_output=hides_output)
 
 
-def lines_for_viewer(block: bytes, values: Iterable[str]) -> bytes:
-    """Return whole lines of a journal without secrets."""
+def lines_for_viewer(block: bytes, values: Iterable[str], *, hides_output: bool = False) -> bytes:
+    """Return whole lines of a journal without secrets; as :func:`for_viewer`."""
     values = tuple(values)
-    return b"".join(_line_for_viewer(line, values) for line in block.splitlines(keepends=True))
+    lines = block.splitlines(keepends=True)
+    return b"".join(_line_for_viewer(line, values, hides_output=hides_output) for line in lines)
 
 
-def _line_for_viewer(line: bytes, values: tuple[str, ...]) -> bytes:
+def _line_for_viewer(line: bytes, values: tuple[str, ...], *, hides_output: bool) -> bytes:
     try:
         read = read_journal_line(line)
     except msgspec.MsgspecError:
         return b""
     if read is None:
         return b""  # a newer agent's: nobody here knows where it may hold a secret
-    seen = cleaned(read, values)
+    seen = for_viewer(read, values, hides_output=hides_output)
     return line if seen is read else encoder.encode(seen) + b"\n"
-
-
-def _spec_for_viewer(spec: JobSpec) -> JobSpec:
-    hidden = dict.fromkeys(spec.environment, HIDDEN)
-    return msgspec.structs.replace(shown_spec(spec), environment=hidden, files={})
 
 
 def around(offset: int, limit: int) -> tuple[int, int]:

@@ -45,7 +45,14 @@ from jupyter_mntrain.model.lifecycle.rollup import (
 )
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.evidence import LinkTry
-from jupyter_mntrain.model.records.job import TERMINAL, Episode, JobRecord, PartStatus, Placement
+from jupyter_mntrain.model.records.job import (
+    TERMINAL,
+    Episode,
+    JobRecord,
+    PartStatus,
+    Placement,
+    RankStatus,
+)
 
 log = logging.getLogger("mntrain.agent")
 
@@ -71,7 +78,12 @@ class EarlySilence:
         self._since_s: dict[NodeId, float] = {}
 
     async def look(
-        self, parts: Sequence[PartStatus], silent: Sequence[Placement], now_s: float
+        self,
+        parts: Sequence[PartStatus],
+        silent: Sequence[Placement],
+        now_s: float,
+        *,
+        is_session: bool = False,
     ) -> Problem | None:
         """Return why the attempt is to end, or ``None``. Call often.
 
@@ -79,8 +91,9 @@ class EarlySilence:
             parts: of the nodes that answer.
             silent: the other participants.
             now_s: monotonic seconds.
+            is_session: it makes no steps, and has begun once its ranks are connected.
         """
-        if any(rank.step for part in parts for rank in part.ranks):
+        if any(_has_begun(rank, is_session=is_session) for part in parts for rank in part.ranks):
             silent = ()
         quiet = {place.node_id for place in silent}
         self._since_s = {one: self._since_s.get(one, now_s) for one in quiet}
@@ -95,6 +108,10 @@ class EarlySilence:
                     node=place.node,
                 )
         return None
+
+
+def _has_begun(rank: RankStatus, *, is_session: bool) -> bool:
+    return bool(rank.group_size if is_session else rank.step)
 
 
 async def _has_machine(place: Placement) -> bool:
@@ -275,7 +292,8 @@ class GangWatch:
         self, parts: Sequence[PartStatus], silent: Sequence[Placement]
     ) -> None:
         """End an attempt in which no node has made a step, and from which a node is cut off."""
-        lost = await self._silence.look(parts, silent, self.clock())
+        is_session = self.job.record.spec.is_session
+        lost = await self._silence.look(parts, silent, self.clock(), is_session=is_session)
         if lost is not None and self.job.is_active and self.job.record.part.state != "stopping":
             log.info("job %s: giving up: %s", self.job.record.job_id, lost)
             self.job.abort(msgspec.structs.replace(lost, time_s=self.job.now_s()))

@@ -122,22 +122,38 @@ class AgentHandler(JsonHandler):
 
     def seen(self, content: T) -> T:
         """Remove secrets from an answer to a read-only driver."""
-        return content if self.sees_secrets else for_viewer(content, self.secrets())
+        if self.sees_secrets:
+            return content
+        return for_viewer(content, self.secrets(), hides_output=self.hides_output)
 
     def seen_lines(self, block: bytes) -> bytes:
         """Remove secrets from whole lines of a journal for a read-only driver."""
-        return block if self.sees_secrets else lines_for_viewer(block, self.secrets())
+        if self.sees_secrets:
+            return block
+        return lines_for_viewer(block, self.secrets(), hides_output=self.hides_output)
 
     @property
     def sees_secrets(self) -> bool:
         return hasattr(self, "caller") and self.caller.role in {"driver", "node"}
 
+    @property
+    def hides_output(self) -> bool:
+        """Whether the requested job keeps back what its ranks print from read-only drivers."""
+        jobs = self._requested() if self._asked_job is not None else ()
+        return any(job.record.spec.hides_output for job in jobs)
+
     def secrets(self) -> tuple[str, ...]:
         """Return the secret values of the requested job, or of all jobs if none is requested."""
+        return tuple(dict.fromkeys(value for job in self._requested() for value in job.secrets))
+
+    @property
+    def _asked_job(self) -> str | None:
         # tornado refuses a method that it does not know before it has looked at the path.
-        asked = getattr(self, "path_kwargs", {}).get("job_id")
-        jobs = [job for job in self.node.jobs.all() if asked in (None, job.job_id)]
-        return tuple(dict.fromkeys(value for job in jobs for value in job.secrets))
+        found: str | None = getattr(self, "path_kwargs", {}).get("job_id")
+        return found
+
+    def _requested(self) -> list[LocalJob]:
+        return [job for job in self.node.jobs.all() if self._asked_job in (None, job.job_id)]
 
     def job(self, text: str) -> LocalJob:
         """Return a job by its id.

@@ -21,6 +21,7 @@ from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now, is_of_allocation
 from jupyter_mntrain.agent.http.base import ALL, DRIVERS, GANG, WATCHING, AgentHandler
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.agent.jobs.forgetting import delete, deletion_of
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.rank_requests import ask_for_settings, news_for, refuse_chat
 from jupyter_mntrain.agent.jobs.run_checkpoints import (
     change_checkpoint,
@@ -242,9 +243,21 @@ class JobJournalHandler(AgentHandler, route=Route.JOURNAL, get=WATCHING):
                     await asyncio.wait_for(grown.wait(), GONE_CHECK_S)
 
 
-class JobLogHandler(AgentHandler, route=Route.LOG, get=WATCHING):
-    async def get(self, job_id: str) -> None:
+class _LogHandler(AgentHandler):
+    def job_with_log(self, job_id: str) -> LocalJob:
+        """Return a job whose log the caller may read."""
         job = self.job(job_id)
+        if not self.sees_secrets and self.hides_output:
+            raise NotAllowedError(
+                "a read-only driver does not see what the cells of this session print",
+                fix="ask its owner to start it with: mntrain session start --viewers",
+            )
+        return job
+
+
+class JobLogHandler(_LogHandler, route=Route.LOG, get=WATCHING):
+    async def get(self, job_id: str) -> None:
+        job = self.job_with_log(job_id)
         offset = self.number("offset", 0, -LARGEST)
         limit = min(self.number("limit", MAX_LOG_BYTES), MAX_LOG_BYTES)
         path = job.attempt.path / "log"
@@ -262,9 +275,9 @@ class JobLogHandler(AgentHandler, route=Route.LOG, get=WATCHING):
         self.write(content)
 
 
-class JobLogTimesHandler(AgentHandler, route=Route.LOG_TIMES, get=WATCHING):
+class JobLogTimesHandler(_LogHandler, route=Route.LOG_TIMES, get=WATCHING):
     async def get(self, job_id: str) -> None:
-        job = self.job(job_id)
+        job = self.job_with_log(job_id)
         begin, end = self.number("begin", 0), self.number("end", LARGEST)
         log, now_s = job.attempt.path / "log", job.attempt.clock()
         marks = await asyncio.to_thread(marks_between, log, begin, end, now_s)

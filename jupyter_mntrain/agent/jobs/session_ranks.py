@@ -10,7 +10,6 @@ from typing import Final
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
 from jupyter_mntrain.model.records.session import (
-    PROGRAM,
     Follow,
     Run,
     SessionRequest,
@@ -34,7 +33,7 @@ def refuse_session(request: SessionRequest, record: JobRecord) -> None:
         RefusedError: they do not, or it is over.
     """
     part, job_id = record.part, record.job_id
-    if record.spec.entry[:2] != ("-m", PROGRAM):
+    if not record.spec.is_session:
         raise RefusedError(
             f"job {job_id} is no session: it runs no cells",
             fix="start one: mntrain session start",

@@ -29,8 +29,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.secrets import (
+    HIDDEN,
     is_secret,
     is_switch,
     masked,
@@ -49,10 +51,29 @@ _WITHOUT_TEXT = (bool, int, float, bytes, NoneType)
 
 
 class _Hiding(NamedTuple):
-    """What to hide: these values, and what ``show`` removes from a spec."""
+    """What to hide: these values, and what a spec and a session do not show."""
 
     values: tuple[str, ...]
-    show: Callable[[JobSpec], JobSpec]
+    is_for_viewer: bool
+    hides_output: bool = False
+    """Whether what ranks of the job print is kept back, too."""
+
+    def show(self, spec: JobSpec) -> JobSpec:
+        """Return a spec as it may be seen: by a read-only driver without its files and the values
+        of its variables.
+        """
+        seen = shown_spec(spec)
+        if not self.is_for_viewer:
+            return seen
+        environment = dict.fromkeys(spec.environment, HIDDEN)
+        return msgspec.structs.replace(seen, environment=environment, files={})
+
+    def of(self, spec: JobSpec) -> _Hiding:
+        """Return what to hide in a record of a job."""
+        return self._replace(
+            values=(*self.values, *hidden_values(spec)),
+            hides_output=self.is_for_viewer and spec.hides_output,
+        )
 
 
 Cleaner = Callable[[Any, _Hiding], Any]
@@ -89,19 +110,25 @@ def shown_spec(spec: JobSpec) -> JobSpec:
 
 
 def cleaned(
-    content: T, values: Iterable[str] = (), *, show: Callable[[JobSpec], JobSpec] = shown_spec
+    content: T,
+    values: Iterable[str] = (),
+    *,
+    is_for_viewer: bool = False,
+    hides_output: bool = False,
 ) -> T:
     """Return a copy with all secrets masked: given ones, those of known forms, and in a job's
     record its own.
 
     Args:
         content: a record, or what is made of them and of JSON's types.
-        show: a job's spec, as it may be seen.
+        is_for_viewer: a spec loses its files and all values of its variables, and problems of a
+            session that hides its output lose their detail.
+        hides_output: that content is of such a session. A job's record says so itself.
 
     Raises:
         TypeError: a record has a field of a type that is not known here.
     """
-    found: T = _clean(content, _Hiding(tuple(values), show))
+    found: T = _clean(content, _Hiding(tuple(values), is_for_viewer, hides_output))
     return found
 
 
@@ -137,10 +164,12 @@ def _clean(content: Any, hiding: _Hiding) -> Any:
 def _clean_record(record: msgspec.Struct, hiding: _Hiding) -> msgspec.Struct:
     spec = getattr(record, "spec", None)
     if isinstance(spec, JobSpec):
-        hiding = hiding._replace(values=(*hiding.values, *hidden_values(spec)))
+        hiding = hiding.of(spec)
     if isinstance(record, JobSpec):
-        hiding = hiding._replace(values=(*hiding.values, *hidden_values(record)))
+        hiding = hiding.of(record)
         record = hiding.show(record)
+    if isinstance(record, Problem) and hiding.hides_output and record.detail:
+        record = msgspec.structs.replace(record, detail="")
     changed = {}
     for name, cleaner in _cleaners(type(record)):
         before = getattr(record, name)

@@ -231,6 +231,10 @@ class Stall(Record, frozen=True):
 SPEC_VERSION = 1
 
 TRAINER = "jupyter_mntrain.train"
+SESSION = "jupyter_mntrain.session"
+"""Module that the ranks of a session run."""
+SHOWS_VIEWERS = "--viewers"
+"""Its flag: read-only drivers may read what cells print."""
 """Module of the built-in trainer."""
 
 PYTHON = (".py", ".pyw")
@@ -337,6 +341,16 @@ class JobSpec(UserRecord, frozen=True):
     def runs_trainer(self) -> bool:
         """Whether the job is a recipe for the built-in trainer, not a script."""
         return self.entry[:2] == ("-m", TRAINER)
+
+    @property
+    def is_session(self) -> bool:
+        """Whether its ranks stay and run cells."""
+        return self.entry[:2] == ("-m", SESSION)
+
+    @property
+    def hides_output(self) -> bool:
+        """Whether only drivers that may run cells read what its ranks print."""
+        return self.is_session and SHOWS_VIEWERS not in self.entry
 
     @property
     def runs_program(self) -> bool:

@@ -13,8 +13,8 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 
-PROGRAM = "jupyter_mntrain.session"
-"""Module that the ranks of a session run."""
+IDLE_S = 8 * 3600.0
+"""A session without a cell for a night ends."""
 
 LENGTH_BYTES = 4
 LARGEST_FRAME = 64 * 2**20

@@ -7,7 +7,7 @@ from jupyter_mntrain.launch.project.stage import LIMIT_BYTES
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import parse_duration, parse_size, size_text
-from jupyter_mntrain.model.records.session import PROGRAM
+from jupyter_mntrain.model.records.job import SESSION
 from jupyter_mntrain.plan.rates import parse_bit_rate
 
 MOST_RESTARTS = 1000
@@ -41,7 +41,7 @@ def session_options(parser: Parser) -> None:
     _surroundings(parser)
     parser.set_defaults(
         target=None,
-        module=PROGRAM,
+        module=SESSION,
         set=[],
         restarts=0,
         on_stall=None,

@@ -13,7 +13,7 @@ from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
 from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.records.session import PROGRAM, Asked, Done, Event, Lost, Shown, Text
+from jupyter_mntrain.model.records.session import Asked, Done, Event, Lost, Shown, Text
 from jupyter_mntrain.model.text.foreign import shown_line, visible
 from jupyter_mntrain.verbs.sessions.printing import CellPrinter, failure_lines
 from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, all_jobs, named_job
@@ -109,10 +109,6 @@ def refuse_bad_syntax(code: str) -> None:
         raise SpecError("the cell is empty", fix="write what the ranks are to run")
 
 
-def is_session(entry: tuple[str, ...]) -> bool:
-    return entry[:2] == ("-m", PROGRAM)
-
-
 def find_session(
     context: Context, args: Namespace, named: str | None, *, may_be_over: bool = False
 ) -> Job:
@@ -126,7 +122,7 @@ def find_session(
     """
     if named:
         return named_job(context, args, named)
-    views = [one for one in all_jobs(context, args) if is_session(one.spec.entry)]
+    views = [one for one in all_jobs(context, args) if one.spec.is_session]
     running = [one for one in views if one.state not in TERMINAL]
     for view in running or (views if may_be_over else ()):
         return context.cluster(args).job(view.job_id)

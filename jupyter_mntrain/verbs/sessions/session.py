@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -12,8 +12,8 @@ from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import duration_text, numbered, parse_duration
-from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.records.session import State
+from jupyter_mntrain.model.records.job import SHOWS_VIEWERS, TERMINAL
+from jupyter_mntrain.model.records.session import IDLE_S, State
 from jupyter_mntrain.show.problems import warning_texts
 from jupyter_mntrain.verbs.launching.job_options import session_options
 from jupyter_mntrain.verbs.launching.launch import (
@@ -31,9 +31,6 @@ from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, VerbGroup, job_ar
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
-IDLE_S: Final = 8 * 3600.0
-"""A night in which nobody runs a cell."""
-
 
 class StartSession(Verb):
     name = "start"
@@ -48,6 +45,9 @@ class StartSession(Verb):
             metavar="DURATION",
             help="end the session once no cell has run for this time; 0s = never; default: 8h",
         )
+        parser.flag(
+            SHOWS_VIEWERS, help="let read-only drivers read what cells print, as of any other job"
+        )
         skip_doctor_option(parser)
         variable_option(parser)
         parser.set_defaults(queue=False)
@@ -55,7 +55,8 @@ class StartSession(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_variable(context, args)
         args.no_project = args.project is None  # what is run is no file of this folder
-        context = _with_arguments(context, ("--idle-s", f"{args.idle:g}"))
+        shows = (SHOWS_VIEWERS,) if args.viewers else ()
+        context = _with_arguments(context, ("--idle-s", f"{args.idle:g}", *shows))
         built = build_spec(context, args).on_its_nodes()
         notes = [*built.said, *built.left_out, *(built.project.notes if built.project else ())]
         for text in warning_texts(notes):

@@ -27,6 +27,8 @@ from jupyter_mntrain.model.lifecycle.listing import JobPage
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.hidden import hidden_values
 from jupyter_mntrain.model.records.job import (
+    SESSION,
+    SHOWS_VIEWERS,
     Attempt,
     JobRecord,
     JobSpec,
@@ -35,7 +37,7 @@ from jupyter_mntrain.model.records.job import (
     Placement,
     Restart,
 )
-from jupyter_mntrain.model.records.metrics import JournalLine, RankStep, Sample
+from jupyter_mntrain.model.records.metrics import JournalLine, RankSaved, RankStep, Sample
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.text.log_parts import LogTimes
 from jupyter_mntrain.trust.certificates import Role, Subject
@@ -114,6 +116,29 @@ def test_a_secret_that_is_also_a_state_or_an_id_breaks_nothing() -> None:
     assert seen.part.stop_reason == "it was *******"
     assert seen.spec.environment == {"A_TOKEN": "***", "B_TOKEN": "***"}
     assert msgspec.json.decode(msgspec.json.encode(seen), type=JobRecord) == seen
+
+
+def test_a_session_keeps_back_what_its_ranks_print() -> None:
+    """From read-only drivers, unless its owner shows them."""
+    problem = Problem(Kind.NODE_LOST, "it is gone", detail="the last lines of the log")
+    part = PartStatus(node_id=NodeId("ab" * 16), node="node1", state="failed", problem=problem)
+    attempt = Attempt(1, (), "10.0.0.1", 29500, 0.0)
+    for entry, is_hidden in (
+        (("-m", SESSION), True),
+        (("-m", SESSION, SHOWS_VIEWERS), False),
+        (("a.py", SHOWS_VIEWERS), False),
+    ):
+        spec = JobSpec(entry=entry, participants=())
+        record = JobRecord(job_id=JobId("j-0000abab"), spec=spec, attempt=attempt, part=part)
+        seen = for_viewer((record, problem))
+        assert seen[0].part.problem == (
+            msgspec.structs.replace(problem, detail="") if is_hidden else problem
+        )
+        assert seen[1] is problem, "of another job"
+        line = JournalLine(1, 1, RankSaved(1.0, Rank(0), 1, problem=problem))
+        block = msgspec.json.encode(line) + b"\n"
+        shown = lines_for_viewer(block, (), hides_output=spec.hides_output)
+        assert (b"last lines" in shown) != is_hidden
 
 
 def test_certificates_are_passed_on_as_they_are() -> None:

@@ -78,6 +78,18 @@ async def test_after_a_step_its_ranks_may_go_on(mute: str) -> None:
     assert await watch.look([part(step=1)], [at(mute)], 100.0 + 2 * PATIENCE_S) is None
 
 
+async def test_a_session_has_begun_without_a_step(mute: str) -> None:
+    """A cable that is pulled for two minutes does not cost the variables of all ranks."""
+    watch = EarlySilence()
+    alone = (RankStatus(rank=Rank(0), state="running", group_size=2),)
+    ready = msgspec.structs.replace(record(0).part, ranks=alone)
+    for parts in ([ready], [part()]):
+        await watch.look(parts, [at(mute)], 100.0, is_session=True)
+        late_s = 100.0 + 2 * PATIENCE_S
+        found = await watch.look(parts, [at(mute)], late_s, is_session=True)
+        assert (found is None) == (parts == [ready])
+
+
 async def test_where_only_the_agent_has_died_its_ranks_may_live(refusing: str) -> None:
     watch = EarlySilence()
     await watch.look([part()], [at(refusing)], 100.0)

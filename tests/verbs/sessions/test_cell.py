@@ -60,7 +60,7 @@ def test_a_session_runs_cells_survives_their_errors_and_is_interrupted(environme
     bad = mntrain(environment, "cell", code="x = = 1")
     assert bad.returncode == 2
     asked = mntrain(environment, "cell", "--json", code="if rank == 1: input('who? ')")
-    assert says("the cell was interrupted on rank 1", asked.stderr)
+    assert says("the cell was interrupted on rank", asked.stderr)
 
     with subprocess.Popen(
         [MNTRAIN, "cell"],
