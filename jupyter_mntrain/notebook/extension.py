@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ipykernel.kernelbase import Kernel
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from jupyter_mntrain import __version__
@@ -24,6 +25,7 @@ from jupyter_mntrain.notebook.completion import LineCompleter
 from jupyter_mntrain.notebook.magics import MntrainMagics
 from jupyter_mntrain.notebook.output import NotebookOutput, client_of, is_typed, show_bundle
 from jupyter_mntrain.notebook.screen import NotebookScreen
+from jupyter_mntrain.notebook.session_names import SessionNames
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.bundles import PROGRAM, text_bundle
 from jupyter_mntrain.show.screen import CellTarget, Screen
@@ -61,7 +63,8 @@ class Extension:
         self.screen.variables = shell.user_ns
         self._completer = LineCompleter(self.clusters)
         self._handed_out: Job | None = None
-        self._matcher = _make_matcher(self._completer)
+        self._names = SessionNames(self.clusters, self._cell_target)
+        self._matcher = _make_matcher(self._completer, self._names)
 
     def load(self) -> None:
         """Register everything and start looking for nodes."""
@@ -72,6 +75,7 @@ class Extension:
         shell.input_transformers_cleanup.extend((lift_cell_magic, self._send_cell))
         shell.events.register("pre_run_cell", self._new_cell)
         shell.display_formatter.ipython_display_formatter.for_type(Job, self._show_job)
+        self._inspect_on_ranks()
         atexit.register(self.close)
         print(self._greeting())  # noqa: T201 - the output of %load_ext
         self._show_nodes()
@@ -87,6 +91,8 @@ class Extension:
         shell.input_transformers_cleanup.remove(self._send_cell)
         shell.events.unregister("pre_run_cell", self._new_cell)
         shell.display_formatter.ipython_display_formatter.pop(Job, None)
+        if isinstance(kernel := getattr(shell, "kernel", None), Kernel):
+            vars(kernel).pop("do_inspect", None)
         atexit.unregister(self.close)
         self.close()
 
@@ -95,6 +101,7 @@ class Extension:
         if isinstance(self.screen, NotebookScreen):
             self.screen.close()
         self.updater.close()
+        self._names.close()
         self.clusters.close()
 
     def hand_out(self, job: Job | None) -> Job | None:
@@ -111,6 +118,26 @@ class Extension:
         if not session or not head or MAGIC_LINE.match(head) or not is_typed(self._shell):
             return lines
         return [f"%%mntrain cell --session {session}\n", *lines]
+
+    def _inspect_on_ranks(self) -> None:
+        """Answer Shift-Tab in a cell of a session with what a rank knows.
+
+        IPython asks matchers for completions; for this it has no hook, so that the kernel's method
+        is wrapped.
+        """
+        kernel = getattr(self._shell, "kernel", None)
+        if not isinstance(kernel, Kernel):
+            return
+        inspect_here = kernel.do_inspect
+
+        def do_inspect(code: str, cursor_pos: int, detail_level: int = 0, *args: Any) -> Any:
+            cell = self._names.cell_at(code, cursor_pos)
+            if cell is None:
+                return inspect_here(code, cursor_pos, detail_level, *args)
+            found = self._names.inspect(cell, code, cursor_pos, detail_level)
+            return {"status": "ok", "found": bool(found), "data": found or {}, "metadata": {}}
+
+        kernel.do_inspect = do_inspect
 
     def _greeting(self) -> str:
         name, agents = default_cluster(os.environ)
@@ -178,9 +205,19 @@ def lift_cell_magic(lines: list[str]) -> list[str]:
     return lines
 
 
-def _make_matcher(completer: LineCompleter) -> Any:
+def _make_matcher(completer: LineCompleter, names: SessionNames) -> Any:
     @context_matcher(identifier=MATCHER)  # type: ignore[untyped-decorator]
     def match(context: CompletionContext) -> dict[str, Any]:
+        before = context.full_text.split("\n")[: context.cursor_line]
+        position = sum(len(one) + 1 for one in before) + context.cursor_position
+        cell = names.cell_at(context.full_text, position)
+        if cell is not None:
+            begun, found = names.complete(cell, context.full_text, position)
+            return {
+                "completions": [SimpleCompletion(one) for one in found],
+                "suppress": True,  # names of this kernel are not those of the ranks
+                "matched_fragment": begun,
+            }
         line = MAGIC_LINE.match(context.text_until_cursor)
         if line is None or (context.cursor_line and "%%" in context.text_until_cursor):
             return {"completions": []}

@@ -67,7 +67,7 @@ class SessionShell:
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._asks = False
         self._last_active_s = time.monotonic()
-        self._skipped = 0
+        self._skipped = self._failed_cell = 0
         self._pid = os.getpid()
         self.has_news = threading.Event()
         """Set when a cell begins or ends."""
@@ -84,6 +84,7 @@ class SessionShell:
             is_running=self._running is not None or not self._cells.empty(),
             groups=self._group.times,
             is_broken=self._group.is_broken,
+            failed_cell=self._failed_cell,
             device=self.device,
         )
 
@@ -185,6 +186,7 @@ class SessionShell:
         signal.signal(signal.SIGINT, self._on_interrupt)  # whatever the last cell has made of it
         self._capture.begin(output)
         error: BaseException | None = None
+        result: Any = None
         shown: tuple[str, ...] = ()
         try:
             self._may_interrupt = True
@@ -207,6 +209,8 @@ class SessionShell:
             self._capture.end()
         except KeyboardInterrupt:
             pass  # of an interrupt that came as the cell ended
+        if result is not None and result.error_in_exec is not None:
+            self._failed_cell = request.cell
         done = self._done(error, shown, time.perf_counter() - begun_s)
         self._last_active_s = time.monotonic()
         self._running = None

@@ -13,8 +13,13 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.rank_session import RankSession, Waiting
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import SESSION, TERMINAL, JobSpec, Participant
-from jupyter_mntrain.model.records.session import Done, Shown, Text
+from jupyter_mntrain.model.records.session import Asked, Done, Shown, Text
+from jupyter_mntrain.notebook import session_names
+from jupyter_mntrain.notebook.session_names import SessionNames
+from jupyter_mntrain.show.screen import CellTarget
 from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.verbs.sessions.cell import failed_rank
+from jupyter_mntrain.verbs.verb import Clusters
 from tests import trusted
 from tests.agent.live import LiveAgent
 from tests.waiting import until
@@ -47,6 +52,35 @@ def test_a_viewer_does_not_see_what_cells_print(
             for route in ("log", "log/times"):
                 assert client.get(f"{agent.url}/v1/jobs/{job}/{route}").status_code == 403
             assert client.get(f"{agent.url}/v1/jobs/{job}").status_code == 200
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+def test_tab_shift_tab_and_debug_ask_the_rank_that_knows(
+    session: RankSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_names, "ANSWER_S", 60.0)  # of a machine that is busy with tests
+    clusters = Clusters(lambda *_: cluster)
+    clusters.get("test", ())
+    names = SessionNames(clusters, CellTarget())
+    list(
+        session.run("def halved(x):\n    'Half of it.'\n    return x / (1 - rank)\n\nhalved(rank)")
+    )
+    text = "%%mntrain cell\ny = halv"
+    cell = names.cell_at(text, len(text))
+    assert cell is not None
+    assert names.complete(cell, text, len(text)) == ("halv", ("halved",))
+    told = names.inspect(cell, text.replace("halv", "halved"), len(text), 0)
+    assert told is not None
+    assert "Half of it." in told["text/plain"]
+    assert failed_rank(session) == 1
+    events = session.run("%debug", [1])
+    asked = next(one for one in events if isinstance(one, Asked))
+    session.answer(asked.rank, "p x * 7")
+    asked = next(one for one in events if isinstance(one, Asked))
+    session.answer(asked.rank, "q")
+    assert ended(list(events))[1].end == "ok"
+    names.close()
 
 
 def ended(events: list[object]) -> dict[int, Done]:

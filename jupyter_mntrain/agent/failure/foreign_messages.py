@@ -92,6 +92,7 @@ MESSAGES: tuple[Row, ...] = (
         Kind.EXCEPTION,
         "own name",
     ),
+    Row(r"\bBdbQuit\b", Kind.EXCEPTION, "breakpoint"),
     Row(
         r"does not recognize this architecture|Unrecognized configuration class",
         Kind.PACKAGE_CONFLICT,

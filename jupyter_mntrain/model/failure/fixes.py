@@ -257,6 +257,9 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "another version here: compare pip list",
     (Kind.EXCEPTION, "own name"): "rename the script's file that has the name of a library: Python "
     "imports it instead",
+    (Kind.EXCEPTION, "breakpoint"): "a rank of a job has no prompt: run the lines as a cell of a "
+    "session, where breakpoint() asks in the notebook (mntrain session start), or launch with "
+    "--env PYTHONBREAKPOINT=0 to skip it",
     (Kind.EXCEPTION, "relative import"): "import it by its full name, or start the script as a "
     "module of its package: -m package.module",
     (Kind.EXCEPTION, "remote code"): "read the code in that repository; if you trust it, have the "

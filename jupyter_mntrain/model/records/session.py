@@ -151,6 +151,8 @@ class State(Record, frozen=True, tag=True):
         is_running: whether that cell is running.
         groups: how often the process group has been formed again.
         is_broken: its connections were closed, so that the group must be formed again.
+        failed_cell: number of the newest cell with an error, which ``%debug`` looks into; 0 if none
+            has failed.
         device: of the rank, as torch names it.
     """
 
@@ -159,6 +161,7 @@ class State(Record, frozen=True, tag=True):
     is_running: bool = False
     groups: int = 0
     is_broken: bool = False
+    failed_cell: int = 0
     device: str = ""
 
 

@@ -13,7 +13,7 @@ from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
 from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.records.session import Asked, Done, Event, Lost, Shown, Text
+from jupyter_mntrain.model.records.session import Asked, Done, Event, Lost, Shown, State, Text
 from jupyter_mntrain.model.text.foreign import shown_line, visible
 from jupyter_mntrain.verbs.sessions.printing import CellPrinter, failure_lines
 from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, all_jobs, named_job
@@ -34,7 +34,11 @@ class CellVerb(Verb):
         refuse_bad_syntax(code)
         job = find_session(context, args, args.session)
         session = job.session()
-        ranks = tuple(session.ranks) if args.ranks is None else args.ranks
+        ranks = args.ranks
+        if ranks is None and code.strip() == "%debug":
+            ranks = (failed_rank(session),)
+        elif ranks is None:
+            ranks = tuple(session.ranks)
         try:
             done = print_events(context, session, session.run(code, ranks), ranks)
         except MntrainError:
@@ -43,6 +47,20 @@ class CellVerb(Verb):
                 context.screen.say(f"the session is over; start it again: {again}")
             raise
         return cell_outcome(job, done)
+
+
+def failed_rank(session: RankSession) -> int:
+    """Return the first rank that the newest cell with an error has failed on: prompts of all at
+    once would help nobody.
+
+    Raises:
+        SpecError: no cell has failed.
+    """
+    states = [one for one in session.states().values() if isinstance(one, State)]
+    newest = max((one.failed_cell for one in states), default=0)
+    if not newest:
+        raise SpecError("no cell of this session has failed", fix="run %debug after one that did")
+    return min(one.rank for one in states if one.failed_cell == newest)
 
 
 def rank_option(parser: Parser, what: str) -> None:
