@@ -234,6 +234,7 @@ async def _run(
         HeartbeatSampler(node).sample,
         node.tell_leases,
         node.check_state,
+        node.transfers.forget_idle,
         Keeping(node).keep,
         node.jobs.rest,
     )

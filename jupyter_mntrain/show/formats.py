@@ -199,7 +199,9 @@ def bit_rate(bytes_per_s: float | None) -> str:
 
 
 def byte_rate(bytes_per_s: float) -> str:
-    """Format a disk speed, decimal: 40 MB/s, 1.2 GB/s."""
+    """Format a disk speed, decimal: 40 MB/s, 1.2 GB/s; of many small files 24 kB/s."""
+    if bytes_per_s < 1e5:
+        return f"{fixed(bytes_per_s / 1e3, 0)}{SPACE}kB/s"
     if bytes_per_s >= 1e9:
         return f"{fixed(bytes_per_s / 1e9, 1)}{SPACE}GB/s"
     return f"{fixed(bytes_per_s / 1e6, 0 if bytes_per_s >= 1e7 else 1)}{SPACE}MB/s"

@@ -114,6 +114,19 @@ def test_what_is_not_known_or_too_much_is_refused(
         book.deposit(Deposit("models", "two", manifest))
 
 
+def test_what_nothing_happens_to_is_forgotten_without_a_next_transfer(
+    book: TransferBook, manifest: PieceManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deposit = Deposit("models", "one", manifest)
+    settled(lambda: book.deposit(deposit))
+    book.forget_idle()
+    assert book.open_folders()
+    monkeypatch.setattr(module, "IDLE_S", -1.0)
+    book.forget_idle()
+    monkeypatch.undo()
+    assert not book.open_folders()
+
+
 def test_a_link_that_leads_out_is_never_read(book: TransferBook, tmp_path: Path) -> None:
     folder = book.roots.base("models") / "m"
     folder.mkdir()
