@@ -109,6 +109,7 @@ def is_of(name: str, modules: set[str]) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", MAY_IMPORT)
 def test_a_light_verb_imports_no_more_of_ours_than_it_needs(word: str) -> None:
     ours = [one.partition(".")[2] for one in imported(word) if one.startswith(f"{ROOM}.")]

@@ -66,6 +66,7 @@ async def test_lines_of_all_nodes_are_in_order_of_time() -> None:
     assert [line.text for line in found if line.node != "c"] == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.slow
 async def test_no_more_than_a_piece_of_each_node_is_held() -> None:
     many = 3 * PIECE_BYTES // 100
     logs = [Log(name, *("x" * 84 for _ in range(many))) for name in "ab"]

@@ -166,6 +166,7 @@ def test_the_slow_link_is_put_where_it_does_not_matter() -> None:
     assert held.step_s > free.step_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "places"),
     [

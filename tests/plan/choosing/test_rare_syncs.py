@@ -79,6 +79,7 @@ def test_what_does_not_fit_names_the_smallest_device_of_its_place() -> None:
         assert caught.value.node == "node1"
 
 
+@pytest.mark.slow
 def test_a_replica_is_a_pipeline_too_where_links_within_it_are_fast() -> None:
     """With as many replicas as ranks, half as much again would be sent by each card."""
     very_slow = LinkSpeed(1e3, 0.0, is_measured=True)

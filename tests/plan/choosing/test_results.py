@@ -79,6 +79,7 @@ def test_a_slow_device_would_help_if_it_were_faster() -> None:
     assert 1.2 < only.gain < 2.5
 
 
+@pytest.mark.slow
 def test_a_promise_on_guessed_speeds_says_how_far_it_may_be_off() -> None:
     """15.7 times were promised once, and doing it gave 4.7."""
     link = LinkSpeed(1e5, 1e-3, is_measured=True)

@@ -200,6 +200,7 @@ def test_four_cards_on_gigabit_gain_what_was_foreseen(
     assert min(found) == pytest.approx(expected, rel=0.06)
 
 
+@pytest.mark.slow
 def test_on_gigabit_a_plan_for_four_cards_takes_eight_bits() -> None:
     plan = gpus_on_a_link(1e9, 1e14, 4, batch=16, transfer="auto")
     assert json.loads(plan.chosen[TRANSFER]) == ["int8"] * 3

@@ -47,6 +47,7 @@ def test_people_get_every_rank_in_80_columns(do, cards, recipe, text):
     assert says("not measured", shown), "the cards' speed is from a data sheet"
 
 
+@pytest.mark.slow
 def test_options_of_a_launch_count(do, cards, recipe, as_json):
     def step(*words: str) -> Any:
         return as_json(do("plan", "r.toml", *words, on=cards, directory=recipe))["step_s"]
