@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 
 from tests import progress
-from tests.agent.forking.server import serve_once
+from tests.agent.forking.python import serve_once
 from tests.longest import longest_first
 from tests.scrambling import scrambled_words
 from tests.scrambling.missed import missed

@@ -171,6 +171,7 @@ class GangStart(Generic[M]):
             hold_port=(self.spec.port or 0) if is_head else None,
             workplace=workplace_of(self.spec),
             shares_gpus=place.shares_gpus,
+            session=self.spec.session,
         )
         grant = await persist(lambda: member.lease(request), pauses_s=self._lease_pauses_s)
         if is_head and grant.port is None:

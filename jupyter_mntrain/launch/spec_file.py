@@ -21,7 +21,7 @@ KEY = "mntrain_job"
 """Key that distinguishes a job file from a recipe; its value is the version."""
 
 _EXPORT = "export one: mntrain export JOB --output FILE"
-_OF_ONE_JOB = ("version", "origin", "chosen")
+_OF_ONE_JOB = ("version", "origin", "session", "chosen")
 """Fields that a job file does not carry: a job that is launched from it starts over, maybe on other
 GPUs."""
 BEGIN = "begin"

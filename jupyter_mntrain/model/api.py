@@ -171,6 +171,7 @@ class LeaseRequest(Record, frozen=True):
         hold_port: 0 = any free port, > 0 = exactly this one, ``None`` = this is not the head.
         workplace: what the job runs in, if that is not the agent's own.
         shares_gpus: a person named the GPUs; see :class:`Participant`.
+        session: whose lease does not stand in its way; see :class:`JobSpec`.
     """
 
     job_id: JobId
@@ -183,6 +184,7 @@ class LeaseRequest(Record, frozen=True):
     expires_in_s: float = LEASE_EXPIRY_S
     workplace: Workplace | None = None
     shares_gpus: bool = False
+    session: JobId | None = None
 
 
 class LeaseGrant(Record, frozen=True):

@@ -242,16 +242,17 @@ def free_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
 def shared_notes(
     participants: Iterable[Participant],
     nodes: Iterable[NodeInfo],
-    ended: Collection[JobId] = (),
+    unheeded: Collection[JobId] = (),
 ) -> Iterator[Problem]:
     """Yield warnings of named GPUs that other programs use now, and of CPUs that another job uses.
 
     Args:
         nodes: of each participant, in the same order.
-        ended: jobs that are known to have ended, though a node has not told so of its leases.
+        unheeded: jobs of which nothing is said: those that are known to have ended, though a node
+            has not told so of its leases, and the session that it is launched into.
     """
     for participant, node in zip(participants, nodes, strict=True):
-        runs = (one for one in node.leases if one.expires_s is None and one.job_id not in ended)
+        runs = (one for one in node.leases if one.expires_s is None and one.job_id not in unheeded)
         others = list(dict.fromkeys(lease.job_id for lease in runs if not lease.gpus))
         if others and not participant.gpus:
             yield Problem(

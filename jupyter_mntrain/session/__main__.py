@@ -19,6 +19,7 @@ from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.records.job import SHOWS_VIEWERS
 from jupyter_mntrain.model.records.session import IDLE_S
 from jupyter_mntrain.session.endpoint import Endpoint
+from jupyter_mntrain.session.forking.offer import offer_forks
 from jupyter_mntrain.session.groups import SessionGroup
 from jupyter_mntrain.session.shell import SessionShell
 from jupyter_mntrain.telemetry.recorder import Recorder
@@ -55,6 +56,7 @@ def main(argv: list[str] | None = None) -> None:
         "dist": dist,
         "torch": torch,
     }
+    offered = offer_forks(Path(os.environ[METRICS_VARIABLE])) if local_rank == 0 else None
     shell = SessionShell(rank, group, names, str(device))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     with Recorder() as recorder:
@@ -75,6 +77,8 @@ def main(argv: list[str] | None = None) -> None:
 
         threading.Thread(target=tell, name="session-idle", daemon=True).start()
         shell.run()
+    if offered is not None:
+        offered.kill()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sockets of a session's ranks: where the agent of their node finds them."""
+"""Files of a session's ranks: where the agent of their node finds them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ def socket_of(metrics: Path, local_rank: int) -> Path:
         metrics: folder of the attempt's metrics.
     """
     return metrics.parent / "session" / str(local_rank)
+
+
+def forking_python(metrics: Path) -> Path:
+    """Return the interpreter that a session offers jobs: torchrun and ranks are forked from a
+    process that has imported torch.
+    """
+    return metrics.parent / "session" / "python"
 
 
 @contextmanager

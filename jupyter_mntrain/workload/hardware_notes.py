@@ -31,8 +31,10 @@ def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
     except SpecError:
         return  # the launch says so itself
     known = built.cluster.known_jobs()
-    ended = {one.job_id for one in known if one.state in TERMINAL}
-    yield from shared_notes(participants, nodes, ended)
+    unheeded = {one.job_id for one in known if one.state in TERMINAL}
+    if built.spec.session is not None:
+        unheeded.add(built.spec.session)
+    yield from shared_notes(participants, nodes, unheeded)
     gpus = (participant.gpus for participant in participants)
     if amd := unused_amd_note(zip(nodes, gpus, strict=True)):
         yield amd

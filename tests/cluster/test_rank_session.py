@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,96 @@ def test_tab_shift_tab_and_debug_ask_the_rank_that_knows(
     session.answer(asked.rank, "q")
     assert ended(list(events))[1].end == "ok"
     names.close()
+
+
+SCRIPT = """
+import json, os, sys
+was = "torch" in sys.modules
+import random, numpy, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+value = torch.ones(1) * float(os.environ["SCALE"])
+dist.all_reduce(value)
+told = {
+    "forked": was and os.environ["MNTRAIN_FORKSERVER"],
+    "value": value.item(),
+    "first": torch.rand(1).item() if torch.initial_seed() == 7 else torch.manual_seed(7) and None,
+    "left": os.environ.pop("LEFT", "") + str(getattr(sys, "left", "")),
+    "drawn": [random.random(), numpy.random.rand()],
+    "threads": torch.get_num_threads(),
+    "arguments": sys.argv[1:],
+}
+sys.left, os.environ["LEFT"] = "sys", "environment"
+print(json.dumps(told), flush=True)
+os.chdir("/")
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+def test_jobs_are_launched_into_a_session_and_leave_nothing_to_the_next(
+    session: RankSession, cluster: Cluster
+) -> None:
+    list(session.run("kept = 5"))
+    nodes = tuple(Participant(node=node.name) for node in cluster.nodes())
+
+    def told(code: int, **changes: object) -> list[dict[str, object]]:
+        environment = {"SCALE": "2", **changes.pop("environment", {})}  # type: ignore[dict-item]
+        job = cluster.launch(
+            JobSpec(
+                entry=("a.py", str(code)),
+                files={"a.py": SCRIPT},
+                participants=nodes,
+                session=session.job_id,
+                environment=environment,
+                **changes,  # type: ignore[arg-type]
+            )
+        )
+        view = job.wait()
+        assert view.state == ("failed" if code else "succeeded"), job.logs()
+        if code:
+            assert view.problem is not None
+            assert str(code) in view.problem.cause
+        said = [line.text for line in job.logs() if "{" in line.text]
+        return [json.loads(one[one.index("{") :]) for one in said]
+
+    first, second = told(0), told(3)
+    for one in (*first, *second):
+        assert session.job_id in str(one["forked"])
+        assert (one["value"], one["first"], one["left"], one["threads"]) == (4.0, None, "", 1)
+    drawn = [one["drawn"] for one in (*first, *second)]
+    assert all(len({*numbers}) == 4 for numbers in zip(*drawn, strict=True))  # type: ignore[misc]
+    assert [one["arguments"] for one in (*first, *second)] == [["0"]] * 2 + [["3"]] * 2
+    other = told(0, environment={"PYTHONHASHSEED": "1"})
+    assert not any(session.job_id in str(one["forked"]) for one in other), "Python reads it first"
+    assert texts(list(session.run("print(kept)")), 0) == "5\n"
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+def test_a_job_outlives_the_session_that_it_was_launched_into(
+    session: RankSession, cluster: Cluster
+) -> None:
+    job = cluster.launch(
+        JobSpec(
+            entry=("a.py",),
+            files={
+                "a.py": "import os, time; print(os.environ['MNTRAIN_FORKSERVER'], flush=True)\n"
+                "time.sleep(600)"
+            },
+            participants=tuple(Participant(node=node.name) for node in cluster.nodes()),
+            session=session.job_id,
+        )
+    )
+    until(lambda: sum(session.job_id in line.text for line in job.logs()) == 2)
+    stopped = cluster.job(session.job_id)
+    stopped.stop()
+    assert stopped.wait().state == "canceled"
+    assert job.state not in TERMINAL
+    job.stop()
+    view = job.wait()
+    assert view.state == "canceled"
+    assert not any(part.leftovers for part in view.parts)
 
 
 def ended(events: list[object]) -> dict[int, Done]:

@@ -214,7 +214,7 @@ def test_a_file_loses_no_field_of_the_record() -> None:
         "set_in": {"train.steps": "recipe"},
     }
     plain = JobSpec(entry=(), participants=())
-    of_one_job = ("version", "origin", "chosen")
+    of_one_job = ("version", "origin", "session", "chosen")
     fields = [one for one in JobSpec.__struct_fields__ if one not in of_one_job]
     assert sorted(values) == sorted(fields)
     assert all(value != getattr(plain, name) for name, value in values.items())

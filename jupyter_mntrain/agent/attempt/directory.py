@@ -18,9 +18,9 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import (
     Alive,
-    descendants,
     kill_all,
     marked,
+    of_attempt,
     ranks_of,
     signal_all,
     start_time,
@@ -234,11 +234,13 @@ class AttemptDirectory:
 
     def alive(self) -> Alive:
         """Return all live processes of the attempt, and its supervisor."""
-        found = marked(self.path)
+        found: Alive = {}
         pid = self._supervisor_pid
         started = start_time(pid) if pid is not None and self.supervisor_is_alive() else None
         if pid is not None and started is not None:
-            found |= {pid: started, **descendants(pid)}
+            found = {pid: started, **of_attempt(self.path, pid)}
+        else:
+            found = marked(self.path)
         self._seen = {
             pid: started
             for pid, started in (self._seen | found).items()

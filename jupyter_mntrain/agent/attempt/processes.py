@@ -71,6 +71,19 @@ def marked(directory: Path) -> Alive:
     return {pid: started for pid, started in found if started is not None}
 
 
+def of_attempt(directory: Path, supervisor: int) -> Alive:
+    """Find the live processes of an attempt, but its supervisor.
+
+    Those that a session has forked for other jobs of this agent are theirs.
+    """
+    others = f"{METRICS_VARIABLE}={directory.parents[1]}{os.sep}".encode()
+    below = descendants(supervisor)
+    for pid in [*below]:
+        if any(one.startswith(others) for one in _environment(pid)):
+            del below[pid]
+    return below | marked(directory)
+
+
 def descendants(ancestor: int) -> Alive:
     """Return all live descendants of ``ancestor``, in any session."""
     stats = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}

@@ -28,11 +28,9 @@ from typing import Any
 
 from jupyter_mntrain.agent.attempt.processes import (
     SCAN_INTERVAL_S,
-    Alive,
-    descendants,
     environment_of,
     kill_all,
-    marked,
+    of_attempt,
     ranks_of,
     signal_all,
 )
@@ -424,7 +422,9 @@ def main(directory: Path) -> int:
             trimmed_s = time.monotonic()
             trim_logs(directory)
     killed = _end(directory, children, times)
-    leftovers = kill_all(lambda: _alive(directory), lambda: children.wait(SCAN_INTERVAL_S))
+    leftovers = kill_all(
+        lambda: of_attempt(directory, os.getpid()), lambda: children.wait(SCAN_INTERVAL_S)
+    )
     warnings.copy()
     times.note()
     # Without an exit code torchrun is itself among the leftovers.
@@ -458,10 +458,6 @@ class Children:
                     self.exit_code = os.waitstatus_to_exitcode(status)
 
 
-def _alive(directory: Path) -> Alive:
-    return descendants(os.getpid()) | marked(directory)
-
-
 def _end(directory: Path, children: Children, times: TimeStamper) -> list[int]:
     """Ask every process of the attempt to end. Returns the ranks that did not within the grace
     period.
@@ -474,7 +470,7 @@ def _end(directory: Path, children: Children, times: TimeStamper) -> list[int]:
         os.kill(children.torchrun, signal.SIGTERM)
     asked: set[int] = set()
     alone_since: float | None = None
-    while alive := _alive(directory):
+    while alive := of_attempt(directory, os.getpid()):
         if time.monotonic() - begun >= _grace(directory / "stop.json"):
             return _ask_where(directory, children)
         if set(alive) == {children.torchrun}:

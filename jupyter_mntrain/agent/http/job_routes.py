@@ -139,6 +139,8 @@ class RestartHandler(AgentHandler):
         is_same &= request.shares_gpus <= own.shares_gpus
         if not is_same or request.attempt < record.attempt.number or asked != granted:
             raise self.not_allowed()
+        if request.session not in (None, record.spec.session):
+            raise self.not_allowed()
         if request.workplace != workplace_of(record.spec):
             raise self.not_allowed()
         return as_it_is_now(self.node, request)

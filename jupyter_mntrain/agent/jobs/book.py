@@ -22,10 +22,11 @@ from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.jobs.run_checkpoints import refuse_second
+from jupyter_mntrain.agent.jobs.session_ranks import forks_for
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.limits import usable_cpus
 from jupyter_mntrain.agent.machine.software.pythons import has_safe_path, python_of
-from jupyter_mntrain.launch import torchrun_command
+from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, JobDeleted, StartRequest, StopRequest
@@ -39,7 +40,7 @@ from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.events import Launched, Warned
 from jupyter_mntrain.model.lifecycle.restarts import first_start, is_same_start
 from jupyter_mntrain.model.lifecycle.state import new_part
-from jupyter_mntrain.model.records.job import JobRecord, Placement
+from jupyter_mntrain.model.records.job import JobRecord, JobSpec, Placement
 from jupyter_mntrain.model.text.label import JobLabel
 from jupyter_mntrain.plan.spec_check import check_name
 from jupyter_mntrain.telemetry.gpus import GpuReader
@@ -323,6 +324,7 @@ class JobBook:
             has_safe_path=has_safe_path(python),
         )
         command.environment.update(activated)
+        command = self._forked(request.spec, command)
         if (offered := self.offered_memory()) is not None:
             command.environment[GPU_MEMORY_VARIABLE] = str(offered)
         heading = topology_line(request.job_id, request.attempt)
@@ -347,6 +349,16 @@ class JobBook:
         prune(self, KEPT_JOBS)
         log.info("job %s started by %s", request.job_id, request.submitted_by or "an unknown user")
         return job
+
+    def _forked(self, spec: JobSpec, command: NodeCommand) -> NodeCommand:
+        """Return a command that the session forks which the job is launched into, if it can."""
+        session = self._jobs.get(spec.session) if spec.session is not None else None
+        if session is None:
+            return command
+        python = forks_for(session.record, session.attempt.path, command.environment)
+        if python is None:
+            return command
+        return msgspec.structs.replace(command, argv=(str(python), *command.argv[1:]))
 
     def _record(
         self, request: StartRequest, placement: Placement, previous: LocalJob | None = None

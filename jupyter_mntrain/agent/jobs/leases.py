@@ -134,6 +134,8 @@ class LeaseBook:
     def refuse_conflicts(self, request: LeaseRequest, node: str) -> None:
         """Raise RefusedError if one of the GPUs is leased to another attempt."""
         for lease in self._leases.values():
+            if lease.job_id == request.session:
+                continue
             taken = set(request.gpus) & set(lease.gpus)
             if taken and lease is not self._leases.get((request.job_id, request.attempt)):
                 raise RefusedError(

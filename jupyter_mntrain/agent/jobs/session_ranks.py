@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
 from jupyter_mntrain.model.records.session import (
@@ -17,13 +21,49 @@ from jupyter_mntrain.model.records.session import (
     frame,
     frame_ends,
 )
-from jupyter_mntrain.telemetry.session_socket import short_path, socket_of
+from jupyter_mntrain.telemetry.session_socket import forking_python, short_path, socket_of
 
 ANSWER_S: Final = 5.0
 """A rank that says nothing for this long holds the interpreter's lock: while a cell runs, its other
 threads say every second that it does."""
 HELD_BYTES: Final = 2**20
 """Of events that the driver has not read yet, for each rank."""
+
+
+_READ_AT_IMPORT: Final = re.compile(
+    r"PYTHON(?!PATH$|UNBUFFERED$)|LD_|KMP_|GOMP_|MKL_|MALLOC_|GLIBC_TUNABLES|HF_|HUGGINGFACE_"
+    r"|TRANSFORMERS_|TOKENIZERS_|ACCELERATE_|USE_|TORCH(?!ELASTIC_|_NCCL_|_FR_|_DISTRIBUTED_DEBUG$)"
+)
+"""Variables that Python, torch or transformers read when they begin."""
+
+
+def forks_for(session: JobRecord, directory: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return the interpreter with which a session forks a job's processes.
+
+    Args:
+        directory: of the session's attempt.
+        environment: of the job's ranks.
+
+    Returns:
+        ``None`` if the session is over, or if they would not be as processes of their own are.
+    """
+    path = forking_python(metrics_of(directory))
+    if session.part.state in TERMINAL or not session.spec.is_session or not path.exists():
+        return None
+    try:
+        theirs = msgspec.json.decode((directory / "command.json").read_bytes(), type=_Command)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    for name in {*environment, *theirs.environment}:
+        if _READ_AT_IMPORT.match(name) and environment.get(name) != theirs.environment.get(name):
+            return None
+    return path
+
+
+class _Command(msgspec.Struct):
+    """What a supervisor is told of the ranks' variables."""
+
+    environment: dict[str, str]
 
 
 def refuse_session(request: SessionRequest, record: JobRecord) -> None:

@@ -303,6 +303,8 @@ class JobSpec(UserRecord, frozen=True):
         queue_limit_s, lost_limit_s: seconds that it waits in the queue, and for a silent node;
             ``None`` = it waits on.
         mixed_versions: start even if versions of torch and the like differ between nodes.
+        session: job of a session whose ranks' GPUs it may use, and whose forkserver: its processes
+            need not import torch. Where that has ended, they do.
         origin: what a resumed job goes on from; ``None`` = it starts over, in its own run.
         set_in: where settings were chosen, by ``section.field``; the others in ``entry`` by --set.
         chosen: likewise what the nodes' GPUs decide in place of ``auto``, in TOML without quotes.
@@ -328,6 +330,7 @@ class JobSpec(UserRecord, frozen=True):
     queue_limit_s: Annotated[float, Meta(gt=0)] | None = None
     lost_limit_s: Annotated[float, Meta(gt=0)] | None = None
     mixed_versions: bool = False
+    session: JobId | None = None
     origin: Origin | None = None
     set_in: dict[str, SetIn] = {}
     chosen: dict[str, str] = {}

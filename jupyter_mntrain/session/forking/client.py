@@ -1,4 +1,5 @@
-"""Ask the server for a process: as a program, torchrun's in its place; for torchrun, its ranks'.
+"""Client: asks the server for a process. As a program it stands in torchrun's place; torchrun asks
+for its ranks.
 
 Standard library only: it is read again for every torchrun.
 """
@@ -17,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-VARIABLE = "MNTRAIN_TESTS_FORKING"
+VARIABLE = "MNTRAIN_FORKSERVER"
 """The address of the server's socket."""
 ENTERED = ("user", "net", "uts", "pid", "mnt")
 """Namespaces, in the order in which a process enters them: ``/proc`` is the last one's. ``pid`` is
@@ -68,7 +69,13 @@ def ask(
     """
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(environment[VARIABLE])
+        address = Path(environment[VARIABLE])
+        # By its folder's descriptor: a socket's path may have 107 bytes.
+        folder = os.open(address.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            connection.connect(f"/proc/self/fd/{folder}/{address.name}")
+        finally:
+            os.close(folder)
     except (KeyError, OSError):
         return None
     os.umask(umask := os.umask(0))
@@ -85,11 +92,14 @@ def ask(
     }
     text = json.dumps(asked).encode()
     entered = [os.open(f"/proc/self/ns/{one}", os.O_RDONLY) for one in ENTERED]
-    socket.send_fds(connection, [len(text).to_bytes(4, "big")], [*outputs, *entered])
+    try:
+        socket.send_fds(connection, [len(text).to_bytes(4, "big")], [*outputs, *entered])
+        connection.sendall(text)
+        pid = int.from_bytes(connection.recv(4), "big")
+    except OSError:  # it has ended
+        pid = 0
     for one in entered:
         os.close(one)
-    connection.sendall(text)
-    pid = int.from_bytes(connection.recv(4), "big")
     if not pid:  # it could not become what was asked for
         connection.close()
         return None
@@ -108,7 +118,7 @@ def main(words: list[str]) -> None:
     """Be torchrun: a process that the server forks, with this one's signals, and its end."""
     process = ask(words[words.index("-m") :], dict(os.environ), (1, 2), ends_with_asker=True)
     if process is None:
-        os.execv(sys.executable, [sys.executable, *words])
+        os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 - as the agent starts it
     for name in RELAYED:
         signal.signal(getattr(signal, name), lambda number, _: os.kill(process.pid, number))
     select.select([process.connection], [], [])

@@ -1,4 +1,4 @@
-"""Fork processes for those that ask, from one that has imported torch and the trainer.
+"""Server: forks processes for those that ask, from one that has imported torch and the trainer.
 
 Each has a pid, a session, an environment, files and a command line of its own, as ``/proc`` shows
 them, too, in the namespaces of who asks. Only its parent is another. Where nobody answers, or who
@@ -17,22 +17,21 @@ import os
 import resource
 import runpy
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
-from tests.agent.forking.client import ENTERED, VARIABLE, Process, ask, identity
+from jupyter_mntrain.session.forking.client import ENTERED, Process, ask, identity
+from jupyter_mntrain.telemetry.session_socket import short_path
 
 TRAINER = "jupyter_mntrain.train"
 """What begins so."""
@@ -43,12 +42,41 @@ IMPORTS = (
     "transformers.models.auto.tokenization_auto",
     "transformers.models.llama.modeling_llama",
 )
+"""What is imported ahead; what is not installed, or does not work, is left to who needs it."""
 EXITS_FILE = "exits.ndjson"
 """As in ``mntrain_rank_hooks.py``, whose package takes longer to import than all of this."""
 PR_CAPBSET_DROP = 24  # linux/prctl.h
 CAPABILITY_VERSION = 0x20080522  # linux/capability.h, the third
 ROOM = 32_768
 """Bytes for the environment and the command line of a process."""
+AHEAD = "--ahead"
+
+
+def start(
+    address: Path,
+    environment: Mapping[str, str],
+    *,
+    is_ahead: bool = False,
+    log: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a server, which ends with its standard input.
+
+    Args:
+        address: of its socket, in a folder of this user's alone.
+        is_ahead: whether to import everything before anybody asks.
+        log: descriptor of a file for what it prints; default: where this process does.
+    """
+    words = [*([AHEAD] if is_ahead else []), "-" * ROOM]
+    # is_available() of torch must not initialize CUDA, which no forked process could use then.
+    own = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "PADDING": "-" * ROOM}
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, str(address), *words],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        env={**environment, **own},
+        start_new_session=True,
+    )
 
 
 class Asked(NamedTuple):
@@ -65,36 +93,20 @@ class Asked(NamedTuple):
     umask: int
 
 
-def serve_once() -> None:
-    """Have a server for this process and all that it starts, which ends with it."""
-    if VARIABLE in os.environ:
-        return
-    directory = Path(tempfile.mkdtemp(prefix="mntrain-forking-"))
-    address = str(directory / "socket")
-    served = subprocess.Popen(
-        [sys.executable, "-m", "tests.agent.forking.server", address, "-" * ROOM],
-        stdin=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PADDING": "-" * ROOM},
-        start_new_session=True,
-    )
-    os.environ[VARIABLE] = address
-    atexit.register(_end, served, directory)
+def _serve(address: str, *, is_ahead: bool) -> Asked:
+    """Fork a process for each connection; returns in it.
 
-
-def _end(served: subprocess.Popen[bytes], directory: Path) -> None:
-    served.kill()
-    served.wait()
-    shutil.rmtree(directory)
-
-
-def _serve(address: str) -> Asked:
-    """Fork a process for each connection; returns in it."""
+    Args:
+        is_ahead: whether to import everything before anybody asks.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(address)
+    with short_path(Path(address)) as short:
+        listening.bind(short)
     listening.listen(64)
-    is_imported = False
+    is_imported = is_ahead
+    if is_ahead:
+        _import()  # who asks meanwhile waits for less than it would import itself
     while True:
         ready, _, _ = select.select([listening, sys.stdin], [], [])
         if sys.stdin in ready:  # who began it has ended
@@ -108,7 +120,7 @@ def _serve(address: str) -> Asked:
         if not os.fork():
             listening.close()
             try:
-                _enter_watched(connection, files[:2], files[2:], is_bound=asked.ends_with_asker)
+                _enter_watched(asked, connection, files[:2], files[2:])
                 _take_off(asked.identity)
                 is_alike = asked.identity == identity()
             except OSError:  # only root may
@@ -119,6 +131,8 @@ def _serve(address: str) -> Asked:
             _become(asked, files[:2])
             connection.sendall(os.getpid().to_bytes(4))
             connection.close()
+            if TORCHRUN not in asked.entry[:2]:
+                _configure_torch(asked)
             return asked
         connection.close()
         for one in files:
@@ -134,8 +148,6 @@ def _whole(connection: socket.socket, size: int) -> bytes:
 
 def _hides(script: str) -> bool:
     """Whether a folder holds a module of a name that is imported here already."""
-    if script == "-m":
-        return False
     with suppress(OSError):
         return any(one.stem in sys.modules for one in Path(script).parent.glob("*"))
     return True
@@ -144,19 +156,17 @@ def _hides(script: str) -> bool:
 def _import() -> None:
     sys.modules["torchao"] = None  # type: ignore[assignment]  # as the trainer does
     for name in IMPORTS:
-        importlib.import_module(name)
+        with suppress(Exception):
+            importlib.import_module(name)
     del sys.modules["torchao"]
     gc.collect()
     gc.freeze()  # or each process copies the pages of all objects when it looks for garbage
 
 
 def _enter_watched(
-    connection: socket.socket, outputs: Iterable[int], entered: Iterable[int], *, is_bound: bool
+    asked: Asked, connection: socket.socket, outputs: Iterable[int], entered: Iterable[int]
 ) -> None:
     """Fork into namespaces; the parent waits for the end, tells how it was, and ends.
-
-    Args:
-        is_bound: whether it ends with who holds the connection.
 
     Raises:
         OSError: this process may not enter one.
@@ -166,11 +176,14 @@ def _enter_watched(
     for name in ("user", "pid"):
         _enter(files.pop(name))
     if pid := os.fork():
+        # It belongs to the attempt of what it waits for, and is none of its ranks.
+        _show([f"{METRICS_VARIABLE}={asked.environment.get(METRICS_VARIABLE, '')}"], field=50)
         for one in outputs:
             os.close(one)
-        if is_bound:
+        if asked.ends_with_asker:
             ended = os.pidfd_open(pid)
-            if ended not in select.select([ended, connection], [], [])[0]:
+            watched: list[Any] = [ended, connection]
+            if ended not in select.select(watched, [], [])[0]:
                 os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         with suppress(OSError):
@@ -244,6 +257,33 @@ def _become(asked: Asked, outputs: Iterable[int]) -> None:
         importlib.import_module("sitecustomize")
 
 
+def _configure_torch(asked: Asked) -> None:
+    """Have torch read again what it has read of the environment when it was imported, and numpy
+    draw other numbers than the next process.
+    """
+    import torch
+
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # Python's own generator does by itself
+    threads = asked.environment.get("OMP_NUM_THREADS", "")
+    torch.set_num_threads(int(threads) if threads.isdecimal() else len(asked.cores))
+    torch.distributed.set_debug_level_from_env()  # type: ignore[attr-defined]
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    setting = next((asked.environment[one] for one in names if asked.environment.get(one)), "")
+    may_use_gpus = bool(asked.environment.get("CUDA_VISIBLE_DEVICES"))
+    if not may_use_gpus or not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        return
+    try:
+        usable = torch._C._cuda_getDeviceCount()  # noqa: SLF001 - the public one does not ask CUDA
+        if setting:
+            torch._C._accelerator_setAllocatorSettings(setting)  # noqa: SLF001 - there is no other
+    except (RuntimeError, AttributeError):
+        usable = 0
+    if not usable:  # what was imported has used CUDA, which no forked process can then
+        words = [sys.executable, "-u", *asked.entry]
+        os.execve(sys.executable, words, asked.environment)  # noqa: S606 - as torchrun starts it
+
+
 def _show(words: list[str], field: int) -> None:
     """Write over the strings that this process began with, which ``/proc`` shows.
 
@@ -258,16 +298,21 @@ def _show(words: list[str], field: int) -> None:
     ctypes.memmove(first, text.ljust(end - first, b"\0"), end - first)
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class Rank(Process):
     """One of torchrun's: its end is written down as torchrun's hook does, which sees only
-    processes that torchrun has forked."""
+    processes that torchrun has forked.
+    """
 
     def poll(self) -> int | None:
         was = self.returncode
         if super().poll() is not None and was is None:
             line = {"pid": self.pid, "status": self.status, "monotonic_s": time.monotonic()}
             path = Path(os.environ[METRICS_VARIABLE]) / EXITS_FILE
-            with suppress(OSError), path.open("a") as file:
+            with suppress(OSError), open(path, "a", opener=_open_private) as file:
                 file.write(json.dumps(line) + "\n")
         return self.returncode
 
@@ -278,27 +323,26 @@ def _torchrun() -> None:
     from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
     handler: Any = subprocess_handler.SubprocessHandler
-    start = handler._popen
+    start = handler._popen  # noqa: SLF001 - torchrun has no hook for that
 
     def begin(self: Any, words: tuple[str, ...], environment: dict[str, str]) -> Any:
         files = [one.fileno() if one else n for n, one in ((1, self._stdout), (2, self._stderr))]
-        if words[:2] == (sys.executable, "-u") and _is_known(words[2:]):
+        if words[:2] == (sys.executable, "-u") and _may_fork(words[2:]):
             outputs = (files[0], files[1])
             if asked := ask(words[2:], environment, outputs, ends_with_asker=False):
                 return Rank(asked.connection, asked.pid)
         return start(self, words, environment)
 
-    handler._popen = begin
+    handler._popen = begin  # noqa: SLF001
     run.main()
 
 
-def _is_known(entry: tuple[str, ...]) -> bool:
-    """Whether a rank imports what is imported here."""
+def _may_fork(entry: tuple[str, ...]) -> bool:
+    """Whether what a rank runs finds the modules that it would import by itself."""
     if entry[0] == "-m":
-        return entry[1].startswith(TRAINER)
-    with suppress(OSError):
-        return b"import torch" in Path(entry[0]).read_bytes()
-    return False
+        name = entry[1]
+        return name.startswith(TRAINER) or name.partition(".")[0] not in sys.modules
+    return not _hides(entry[0])
 
 
 def _script(path: str) -> None:
@@ -306,7 +350,7 @@ def _script(path: str) -> None:
     main = ModuleType("__main__")
     main.__file__ = path
     sys.modules["__main__"] = main
-    exec(compile(Path(path).read_bytes(), path, "exec"), vars(main))
+    exec(compile(Path(path).read_bytes(), path, "exec"), vars(main))  # noqa: S102 - what it is for
 
 
 def _run(entry: list[str]) -> int:
@@ -322,7 +366,7 @@ def _run(entry: list[str]) -> int:
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
-        print(end.code, file=sys.stderr)
+        print(end.code, file=sys.stderr)  # noqa: T201 - as Python does
         return 1
     except Exception as error:  # noqa: BLE001  # which Python would tell
         own = error.__traceback__
@@ -335,12 +379,12 @@ def _run(entry: list[str]) -> int:
     return 0
 
 
-def main(address: str) -> None:
-    entry = _serve(address).entry
+def main(address: str, *, is_ahead: bool) -> None:
+    entry = _serve(address, is_ahead=is_ahead).entry
     code = _run(entry)
     # As Python ends, except for taking all modules of torch apart, for which it needs a second.
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001
     for one in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             one.flush()
@@ -349,4 +393,4 @@ def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], is_ahead=AHEAD in sys.argv)

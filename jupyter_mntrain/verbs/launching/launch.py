@@ -24,6 +24,7 @@ from jupyter_mntrain.verbs.launching.allocations.on_options import chosen_option
 from jupyter_mntrain.verbs.launching.allocations.remembered import remember_launch
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.foreign_job import agreement_option, ask_about_job_file
+from jupyter_mntrain.verbs.launching.into_session import into_session_option
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.running_already import (
     running_already,
@@ -51,6 +52,7 @@ class LaunchVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         job_options(parser)
+        into_session_option(parser)
         parser.option(
             "--from",
             dest="begin",

@@ -24,6 +24,7 @@ from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.parse import refuse_both_durations
 from jupyter_mntrain.recipe.stored import written_recipe
 from jupyter_mntrain.verbs.launching.debugging import SETTINGS, with_debugging
+from jupyter_mntrain.verbs.launching.into_session import into_session
 from jupyter_mntrain.verbs.launching.job_files import (
     choose_project,
     in_project,
@@ -76,6 +77,7 @@ def build_spec(
     joined_cluster(context, args).refuse_read_only()
     saved = saved or find_saved(context, args)
     before = saved.spec if saved else JobSpec(entry=(), participants=())
+    before = into_session(context, args, msgspec.structs.replace(before, session=None))
     refuse_contradictions(context, args)
     sent = given_files([*args.file, *program_here(context, args)], context.directory)
     workload = _workload(context, args, saved, sent, needs_target=needs_target)
@@ -157,6 +159,7 @@ def _spec(
         project=project.sha256 if project else None if args.workdir else before.project,
         workdir=args.workdir or (None if project else before.workdir),
         python=args.python or before.python,
+        session=before.session,
         environment=given,
         from_environment=taken,
         torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),
