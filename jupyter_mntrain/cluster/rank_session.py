@@ -256,9 +256,13 @@ class RankSession:
         """Yield the events of all ranks, and what they wait for if they are left alone."""
         events: asyncio.Queue[Event | MntrainError] = asyncio.Queue(256)
         left = {*requests}
+        alike: dict[Run | Follow, list[int]] = {}
+        for rank, request in requests.items():
+            alike.setdefault(request, []).append(rank)
         tasks = [
-            asyncio.create_task(self._follow_rank(rank, request, events))
-            for rank, request in requests.items()
+            asyncio.create_task(self._follow_node(place, own, request, events))
+            for request, ranks in alike.items()
+            for place, own in self._by_node(ranks)
         ]
         ended_s: float | None = None
         said: Waiting | None = None
@@ -294,20 +298,26 @@ class RankSession:
             return None
         return Waiting(tuple(places), tuple(sorted(ended)))
 
-    async def _follow_rank(
-        self, rank: int, request: Run | Follow, events: asyncio.Queue[Event | MntrainError]
+    async def _follow_node(
+        self,
+        place: Placement,
+        ranks: tuple[int, ...],
+        request: Run | Follow,
+        events: asyncio.Queue[Event | MntrainError],
     ) -> None:
-        """Put a rank's events into a queue until its cell ends, over connections that break."""
-        last, until_s = 0, time.monotonic() + LOST_AFTER_S
-        asked: Run | Follow = request
-        while True:
+        """Put the events of a node's ranks into a queue until their cell ends, over connections
+        that break.
+        """
+        last, until_s = dict.fromkeys(ranks, 0), time.monotonic() + LOST_AFTER_S
+        while last:
+            asked = request
+            if (after := min(last.values())) or isinstance(request, Follow):
+                # What has arrived from one rank, and not from another, comes again.
+                asked = Follow(request.cell, max(after, getattr(request, "after", 0)))
             try:
-                async for event in self._events(rank, asked):
+                async for event in self._new_events(place, last, asked):
                     until_s = time.monotonic() + LOST_AFTER_S
-                    last = max(last, getattr(event, "number", 0))
                     await events.put(event)
-                    if isinstance(event, Done):
-                        return
             except NodeError as error:
                 if time.monotonic() > until_s:
                     await events.put(error)
@@ -315,12 +325,32 @@ class RankSession:
             except MntrainError as error:
                 await events.put(await self._cause_of(error))
                 return
+            if not last:
+                return
             if (why := self._why_over()) is not None:
                 await events.put(why)
                 return
-            if (isinstance(asked, Run) and last) or isinstance(asked, Follow):
-                asked = Follow(asked.cell, last)
             await asyncio.sleep(PAUSE_S)
+
+    async def _new_events(
+        self, place: Placement, last: dict[int, int], asked: Run | Follow
+    ) -> AsyncGenerator[Event, None]:
+        """Yield what has not arrived yet.
+
+        Args:
+            last: number of the last event that has, of each rank that has not ended the cell;
+                is kept so.
+        """
+        async with aclosing(self._events(place, tuple(last), asked)) as events:
+            async for event in events:
+                number = getattr(event, "number", None)
+                if number is not None:
+                    if number <= last.get(event.rank, number):
+                        continue
+                    last[event.rank] = number
+                if isinstance(event, Done):
+                    del last[event.rank]
+                yield event
 
     async def _interrupt(self) -> None:
         cell = self._cell
@@ -345,29 +375,46 @@ class RankSession:
         """
         asked = tuple(ranks)
         try:
-            found = await asyncio.gather(*(self._first(rank, request) for rank in asked))
+            several = await asyncio.gather(
+                *(self._answers(*each, request) for each in self._by_node(asked))
+            )
         except NodeError:
             if (why := self._why_over()) is not None:
                 raise why from None
             raise
         except RefusedError as error:
             raise await self._cause_of(error) from None
-        return dict(zip(asked, found, strict=True))
+        found = {rank: one for answers in several for rank, one in answers.items()}
+        return {rank: found[rank] for rank in asked}
 
-    async def _first(self, rank: int, request: Request) -> Event:
-        async with aclosing(self._events(rank, request)) as events:
+    async def _answers(
+        self, place: Placement, ranks: tuple[int, ...], request: Request
+    ) -> dict[int, Event]:
+        found: dict[int, Event] = {}
+        async with aclosing(self._events(place, ranks, request)) as events:
             async for event in events:
-                return event
-        return Silent(rank, "it has not answered")
+                found.setdefault(event.rank, event)
+                if len(found) == len(ranks):
+                    break
+        return {rank: found.get(rank, Silent(rank, "it has not answered")) for rank in ranks}
 
-    async def _events(self, rank: int, request: Request) -> AsyncGenerator[Event, None]:
-        attempt = self._view().attempt
-        place = _place_of(attempt.placements, rank)
+    async def _events(
+        self, place: Placement, ranks: tuple[int, ...], request: Request
+    ) -> AsyncGenerator[Event, None]:
         client = self._driver.live.client_of(place)
-        asked = SessionRequest(attempt.number, (rank,), request)
+        asked = SessionRequest(self._view().attempt.number, ranks, request)
         async with aclosing(client.session(self.job_id, asked)) as events:
             async for event in events:
                 yield event
+
+    def _by_node(self, ranks: Iterable[int]) -> list[tuple[Placement, tuple[int, ...]]]:
+        """Return each node with those ranks that it has: it is asked for all of them at once."""
+        meant = {*ranks}
+        several = [
+            (place, tuple(rank for rank in place.ranks if rank in meant))
+            for place in self._view().attempt.placements
+        ]
+        return [(place, own) for place, own in several if own]
 
     async def _cause_of(self, error: MntrainError) -> MntrainError:
         """Return why the session is over, once that is known: a node refuses as soon as a rank has
@@ -390,7 +437,3 @@ class RankSession:
             f"the session {view.job_id} is over: it is {view.state}",
             fix=f"start it again: mntrain session restart {view.job_id}",
         )
-
-
-def _place_of(placements: Iterable[Placement], rank: int) -> Placement:
-    return next(one for one in placements if rank in one.ranks)
