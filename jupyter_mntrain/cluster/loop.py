@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -99,7 +100,8 @@ class LoopThread:
             while (item := self.run(following())) is not None:
                 yield item
         finally:
-            self.run(items.aclose())
+            with suppress(ClosedError):  # the thread has closed it
+                self.run(items.aclose())
 
     def close(self) -> None:
         """End every task and the thread. May be called twice."""

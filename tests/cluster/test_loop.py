@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 
@@ -147,3 +147,14 @@ def test_a_process_that_forgets_to_close_ends_cleanly_and_at_once() -> None:
     )
     assert (done.returncode, done.stdout) == (0, "left open\n"), done.stderr
     assert done.stderr == ""
+
+
+def test_what_iterates_may_be_dropped_after_the_loop_was_closed(loop: LoopThread) -> None:
+    async def numbers() -> AsyncGenerator[int, None]:
+        yield 1
+        yield 2
+
+    items = loop.iterate(numbers())
+    assert next(items) == 1
+    loop.close()
+    items.close()  # as when a notebook forgets it
