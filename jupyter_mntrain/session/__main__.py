@@ -11,19 +11,22 @@ import time
 from pathlib import Path
 from typing import Final
 
-import torch
-import torch.distributed as dist
-from torch.distributed.elastic.multiprocessing.errors import record
-
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
-from jupyter_mntrain.model.records.job import SHOWS_VIEWERS
-from jupyter_mntrain.model.records.session import IDLE_S
-from jupyter_mntrain.session.endpoint import Endpoint
-from jupyter_mntrain.session.forking.offer import offer_forks
-from jupyter_mntrain.session.groups import SessionGroup
-from jupyter_mntrain.session.shell import SessionShell
-from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.telemetry.session_socket import socket_of
+from jupyter_mntrain.model.lazy import heavy_imports
+
+with heavy_imports():
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.elastic.multiprocessing.errors import record
+
+    from jupyter_mntrain.model.records.job import SHOWS_VIEWERS
+    from jupyter_mntrain.model.records.session import IDLE_S
+    from jupyter_mntrain.session.endpoint import Endpoint
+    from jupyter_mntrain.session.forking.offer import offer_forks
+    from jupyter_mntrain.session.groups import SessionGroup
+    from jupyter_mntrain.session.shell import SessionShell
+    from jupyter_mntrain.telemetry.recorder import Recorder
+    from jupyter_mntrain.telemetry.session_socket import socket_of
 
 TELL_EVERY_S: Final = 20.0
 """How often a session says that it is there: before a rank without a step is looked at."""
@@ -56,13 +59,15 @@ def main(argv: list[str] | None = None) -> None:
         "dist": dist,
         "torch": torch,
     }
-    offered = offer_forks(Path(os.environ[METRICS_VARIABLE])) if local_rank == 0 else None
+    metrics = Path(os.environ[METRICS_VARIABLE])
     shell = SessionShell(rank, group, names, str(device))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     with Recorder() as recorder:
-        Endpoint(shell, socket_of(Path(os.environ[METRICS_VARIABLE]), local_rank))
+        Endpoint(shell, socket_of(metrics, local_rank))
 
         def tell() -> None:
+            # Kept: it ends with its standard input. Not earlier: importing takes a core for seconds.
+            _forks = offer_forks(metrics) if local_rank == 0 else None
             while True:
                 is_idle = shell.idle_s > 0
                 recorder.progress("ready for cells" if is_idle else "running a cell", 0)
@@ -77,8 +82,6 @@ def main(argv: list[str] | None = None) -> None:
 
         threading.Thread(target=tell, name="session-idle", daemon=True).start()
         shell.run()
-    if offered is not None:
-        offered.kill()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import stat
@@ -51,6 +52,7 @@ class SessionGroup:
         if dist.is_initialized():
             with suppress(RuntimeError, ValueError):
                 dist.destroy_process_group()
+            gc.collect()  # tracebacks of a broken collective keep its group, with threads and files
         backend = "cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo"
         dist.init_process_group(
             backend,
