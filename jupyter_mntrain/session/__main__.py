@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
         Endpoint(shell, socket_of(metrics, local_rank))
 
         def tell() -> None:
-            # Kept: it ends with its standard input. Not earlier: importing takes a core for seconds.
+            # Kept: it ends with its standard input. Not earlier: its imports take a core.
             _forks = offer_forks(metrics) if local_rank == 0 else None
             while True:
                 is_idle = shell.idle_s > 0
