@@ -85,7 +85,9 @@ def summarize(
     step = None if last is None else int(last)
     total = _total_steps(view, ranks)
     link_summaries = tuple(
-        one for link in links.values() for one in _links(link, ranks, links, capacities)
+        one
+        for link in links.values()
+        for one in _links(link, ranks, links, capacities, makes_steps=step is not None)
     )
     is_over = view.state in TERMINAL
     rank_summaries = _rank_summaries(view, ranks, is_over=is_over)
@@ -342,11 +344,18 @@ def _slowest(ranks: Ranks) -> Rank | None:
 
 
 def _links(
-    link: LinkRows, ranks: Ranks, links: Links, capacities: LinkCapacities
+    link: LinkRows,
+    ranks: Ranks,
+    links: Links,
+    capacities: LinkCapacities,
+    *,
+    makes_steps: bool,
 ) -> Iterator[LinkSummary]:
     own = [ranks[Rank(rank)] for rank in link.placement.ranks if rank in ranks]
     spans = [span for known in own if (span := known.table.recent_span())]
     span = (min(one[0] for one in spans), max(one[1] for one in spans)) if spans else None
+    if not makes_steps:
+        span = link.newest_span()
     neighbors = {Rank(peer) for known in own if known.start for peer in known.start.neighbors}
     nodes = {ranks[rank].placement.node: None for rank in sorted(neighbors) if rank in ranks}
     nodes.pop(link.placement.node, None)

@@ -260,6 +260,13 @@ def links(
     ]
 
 
+def test_a_job_without_steps_has_the_newest_rate_of_its_links() -> None:
+    """A session, or a script that reports nothing."""
+    got = summary(node1=links(sent=(0,) * 50 + (600,) * 5), node2=[])
+    assert [link.bytes_per_s for link in got.links if link.node == "node1"] == [600.0, 1200.0]
+    assert not [link for link in summary(node1=[], node2=[]).links if link.bytes_per_s]
+
+
 def test_a_link_is_averaged_over_the_recent_steps() -> None:
     """Steps end at 30, 40, 41 … 47 and 52 s: those after the warm-up take 12 s."""
     sent = (999,) * 40 + (500,) * 12 + (777,) * 8

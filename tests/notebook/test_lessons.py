@@ -89,6 +89,8 @@ def test_cells_run_on_ranks_that_stay_up_to_a_pipeline(executed, agents):
     assert len(losses) == 4
     assert losses[-1] < losses[0]
     assert "True" in cells["%%mntrain cell --rank 1"]
+    assert "r1" in cells["%mntrain attach {session.id}"]
+    assert "succeeded" in cells["%%mntrain launch --session auto --wait"]
     assert says("to ranks 0, 1", cells["scale = 0.5"])
     fetched = cells["%mntrain session pull checksum --rank 0,1"]
     assert re.search(r"\[(-?[\d.]+), \1\]", fetched), fetched

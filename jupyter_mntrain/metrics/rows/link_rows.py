@@ -244,6 +244,14 @@ class LinkRows:
             return known
         return msgspec.structs.replace(known, bytes_per_s=most, is_exceeded=True)
 
+    def newest_span(self) -> tuple[float, float] | None:
+        """Return the Unix times between which the newest samples were taken, of a job that reports
+        no steps; ``None`` without two.
+        """
+        if len(self._times) < 2:
+            return None
+        return self._times[-1] - LEAST_WINDOW_S, self._times[-1]
+
     def summary(
         self,
         span: tuple[float, float] | None,
@@ -254,7 +262,8 @@ class LinkRows:
         """Yield the recent figures of both directions.
 
         Args:
-            span: Unix times between which the recent steps of the node's ranks ran.
+            span: Unix times between which the recent steps of the node's ranks ran; of a job that
+                makes none, of the newest samples.
             ranks: the node's.
             peers: nodes that they exchange activations with.
             capacities: of each direction.

@@ -112,7 +112,9 @@ def status_view(
     parts += [Text(), RankTable(summary, every=every_rank, hint=hint)]
     if view is not None and reports_nothing(summary, view):
         parts.append(Text(HOW_TO_REPORT, "dim"))
-    if summary.links and summary.step:
+    is_measured = any(link.bytes_per_s is not None for link in summary.links)
+    makes_none = view is not None and (view.spec.is_session or reports_nothing(summary, view))
+    if summary.links and (summary.step or (makes_none and is_measured)):
         most = None if every_rank else MOST_LINKS
         parts += [Text(), *_links(summary.links, now_s, most), *_link_notes(summary.links, program)]
     if summary.sample is not None:
