@@ -69,6 +69,8 @@ class CellPrinter:
         self._written = {rank: _Held() for rank in ranks}
         self._shown = {rank: _Held() for rank in ranks}
         self._is_line_begun = False
+        self._is_line_ended = False
+        """Whether a line of the first rank was ended for it, so that something could be said."""
         self._has_ended = False
         self._said_widgets = False
 
@@ -76,7 +78,9 @@ class CellPrinter:
         lines = (self._partial[event.rank] + event.text).split("\n")
         self._partial[event.rank] = lines.pop()[-LONGEST_LINE:]
         if event.rank == self._first:
-            self._write(event.text)
+            is_ended = self._is_line_ended and event.text.startswith("\n")
+            self._write(event.text[is_ended:])
+            self._is_line_ended = False
             self._lines += lines
         else:
             now_s = self._clock()
@@ -158,6 +162,7 @@ class CellPrinter:
     def _end_line(self) -> None:
         if self._is_line_begun:
             self._write("\n")
+            self._is_line_ended = True
 
     def _write(self, text: str) -> None:
         if text:

@@ -87,6 +87,14 @@ def test_what_is_left_without_a_newline_is_written_at_the_end(printer, screen):
     assert screen.text == "a\n[rank 2] b\n"
 
 
+def test_a_line_that_is_ended_so_that_others_can_be_read_is_ended_once(printer, screen):
+    printer.text(Text(0, 1, "a"))
+    printer.say("said")
+    printer.text(Text(0, 2, "\n"))
+    printer.text(Text(0, 3, "\nb\n"))
+    assert screen.text == "a\nsaid\n\nb\n"
+
+
 def test_a_progress_bar_stays_on_its_line_and_nothing_else_moves_the_cursor(printer, screen):
     printer.text(Text(0, 1, "10 %\r20 %\x1b[2J\x1b[31mred\x1b[0m\n"))
     assert "\r20 %" in screen.text
