@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing
@@ -19,7 +20,7 @@ from jupyter_mntrain.model.errors import (
     error_of,
 )
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.quantities import agreeing, listed
+from jupyter_mntrain.model.quantities import agreeing, listed, numbered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, Placement
 from jupyter_mntrain.model.records.session import (
     Answer,
@@ -53,6 +54,10 @@ PAUSE_S: Final = 0.5
 READY_EVERY_S: Final = 0.1
 VERDICT_S: Final = 15.0
 """How long the end of a session's job may take to be known here, once a node has said it."""
+AGAIN_S: Final = 2.0
+"""How long they have to be where they are until that is said."""
+UNHEARD_S: Final = 4.0
+"""How long a node may not answer until that is said."""
 ALONE_S: Final = 5.0
 """How long ranks may run on alone, once others have ended the cell, before it is looked where they
 are."""
@@ -78,6 +83,21 @@ class Waiting(Record, frozen=True):
         text += f"{agreeing(self.waiting, 'waits', 'wait')} in {first.call}{line} for "
         text += f"{agreeing(self.ended, 'rank', 'ranks')} {others}, "
         return text + agreeing(self.ended, "which has ended the cell", "which have ended the cell")
+
+
+class Unheard(Record, frozen=True):
+    """Ranks that do not answer while they run a cell. It may go on there, and is followed once they
+    do.
+    """
+
+    ranks: tuple[int, ...]
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{numbered('rank', self.ranks)}: {self.cause}"
+
+
+CellEvent = Event | Waiting | Unheard
 
 
 class RankSession:
@@ -109,25 +129,26 @@ class RankSession:
         """Return how each rank is.
 
         Raises:
-            MntrainError: why the session is over, or why a node does not answer.
+            MntrainError: why the session is over, or why no node answers.
         """
-        return self._driver.loop.run(self._states())
+        return self._driver.loop.run(self._states_heard())
 
     def wait(self, progress: Progress = SILENT) -> None:
         """Wait until all ranks can run cells.
 
         Raises:
-            MntrainError: why the session is over.
+            MntrainError: why the session is over, or why a node does not answer.
         """
         ready, size = 0, len(self.ranks)
         while ready < size:
-            ready = sum(isinstance(one, State) for one in self.states().values())
+            states = self._driver.loop.run(self._states())
+            ready = sum(isinstance(one, State) for one in states.values())
             progress.report("ranks ready", ready, size)
             time.sleep(0.0 if ready == size else READY_EVERY_S)
 
     def run(
         self, code: str, ranks: Iterable[int] | None = None
-    ) -> Generator[Event | Waiting, None, None]:
+    ) -> Generator[CellEvent, None, None]:
         """Run a cell, and yield what its ranks write, show and end with, as it comes.
 
         The cell runs on if the generator is closed: :meth:`follow` goes on with it.
@@ -143,7 +164,7 @@ class RankSession:
         chosen = self._chosen(ranks)
         return self._driver.loop.iterate(self._cell_events(code, chosen))
 
-    def follow(self) -> Generator[Event | Waiting, None, None]:
+    def follow(self) -> Generator[CellEvent, None, None]:
         """Yield what the newest cell has written, and goes on to write."""
         return self._driver.loop.iterate(self._follow_newest())
 
@@ -215,9 +236,17 @@ class RankSession:
         found = await self._ask(self.ranks, Hello())
         return {rank: one for rank, one in found.items() if isinstance(one, State | Silent)}
 
+    async def _states_heard(self) -> dict[int, State | Silent]:
+        """Return how each rank is, with those of nodes that do not answer, unless no rank does."""
+        found = await self._ask(self.ranks, Hello(), needs_all=False)
+        states = {rank: one for rank, one in found.items() if isinstance(one, State | Silent)}
+        if not any(isinstance(one, State) for one in states.values()):
+            return await self._states()  # or raises why
+        return states
+
     async def _cell_events(
         self, code: str, ranks: tuple[int, ...]
-    ) -> AsyncGenerator[Event | Waiting, None]:
+    ) -> AsyncGenerator[CellEvent, None]:
         states = await self._states()
         told = [one for one in states.values() if isinstance(one, State)]
         for rank, one in states.items():
@@ -239,8 +268,8 @@ class RankSession:
             async for event in events:
                 yield event
 
-    async def _follow_newest(self) -> AsyncGenerator[Event | Waiting, None]:
-        states = await self._states()
+    async def _follow_newest(self) -> AsyncGenerator[CellEvent, None]:
+        states = await self._states_heard()
         told = [one for one in states.values() if isinstance(one, State)]
         self._cell = max((one.cell for one in told), default=0)
         if not self._cell:
@@ -252,9 +281,9 @@ class RankSession:
 
     async def _followed(
         self, requests: dict[int, Run] | dict[int, Follow]
-    ) -> AsyncGenerator[Event | Waiting, None]:
+    ) -> AsyncGenerator[CellEvent, None]:
         """Yield the events of all ranks, and what they wait for if they are left alone."""
-        events: asyncio.Queue[Event | MntrainError] = asyncio.Queue(256)
+        events: asyncio.Queue[CellEvent | MntrainError] = asyncio.Queue(256)
         left = {*requests}
         alike: dict[Run | Follow, list[int]] = {}
         for rank, request in requests.items():
@@ -264,7 +293,8 @@ class RankSession:
             for request, ranks in alike.items()
             for place, own in self._by_node(ranks)
         ]
-        ended_s: float | None = None
+        look_s = math.inf
+        seen: Waiting | None = None
         said: Waiting | None = None
         try:
             while left:
@@ -276,26 +306,26 @@ class RankSession:
                     raise event
                 if isinstance(event, Done):
                     left.discard(event.rank)
-                    ended_s = time.monotonic()
-                if event is not None and not isinstance(event, State):
+                    look_s = time.monotonic() + ALONE_S
+                if event is not None:
                     yield event
-                if left and ended_s is not None and time.monotonic() - ended_s > ALONE_S:
-                    ended_s = time.monotonic()
-                    found = await self._waiting(left, {*requests} - left)
-                    if found is not None and found != said:
-                        said = found
-                        yield found
+                if left and time.monotonic() > look_s:
+                    look_s = time.monotonic() + AGAIN_S
+                    before, seen = seen, await self._waiting(left, {*requests} - left)
+                    if seen not in (None, said) and seen == before:
+                        said = seen
+                        yield seen
         finally:
             for task in tasks:
                 task.cancel()
 
     async def _waiting(self, left: Iterable[int], ended: Iterable[int]) -> Waiting | None:
-        found = (await self._ask(sorted(left), Where())).values()
+        found = (await self._ask(sorted(left), Where(), needs_all=False)).values()
         places = [
             At(one.rank, one.line, one.source, one.call) for one in found if isinstance(one, At)
         ]
-        if not places or not all(one.call for one in places):
-            return None
+        if len(places) < len(found) or not all(one.call for one in places):
+            return None  # it may be one that does not answer that they wait for
         return Waiting(tuple(places), tuple(sorted(ended)))
 
     async def _follow_node(
@@ -303,25 +333,28 @@ class RankSession:
         place: Placement,
         ranks: tuple[int, ...],
         request: Run | Follow,
-        events: asyncio.Queue[Event | MntrainError],
+        events: asyncio.Queue[CellEvent | MntrainError],
     ) -> None:
         """Put the events of a node's ranks into a queue until their cell ends, over connections
         that break.
         """
-        last, until_s = dict.fromkeys(ranks, 0), time.monotonic() + LOST_AFTER_S
+        last, heard_s, is_said = dict.fromkeys(ranks, 0), time.monotonic(), False
+        silences = _Silences()
         while last:
-            asked = request
-            if (after := min(last.values())) or isinstance(request, Follow):
-                # What has arrived from one rank, and not from another, comes again.
-                asked = Follow(request.cell, max(after, getattr(request, "after", 0)))
             try:
-                async for event in self._new_events(place, last, asked):
-                    until_s = time.monotonic() + LOST_AFTER_S
-                    await events.put(event)
+                async for event in self._new_events(place, last, request):
+                    heard_s, is_said = time.monotonic(), False
+                    if (shown := silences.shown(event)) is not None:
+                        await events.put(shown)
             except NodeError as error:
-                if time.monotonic() > until_s:
+                silent_s = time.monotonic() - heard_s
+                if silent_s > LOST_AFTER_S:
                     await events.put(error)
                     return
+                if silent_s > UNHEARD_S and not is_said:
+                    is_said = True
+                    problem = error.problem
+                    await events.put(Unheard(tuple(last), f"{problem.place}: {problem.cause}"))
             except MntrainError as error:
                 await events.put(await self._cause_of(error))
                 return
@@ -333,7 +366,7 @@ class RankSession:
             await asyncio.sleep(PAUSE_S)
 
     async def _new_events(
-        self, place: Placement, last: dict[int, int], asked: Run | Follow
+        self, place: Placement, last: dict[int, int], request: Run | Follow
     ) -> AsyncGenerator[Event, None]:
         """Yield what has not arrived yet.
 
@@ -341,13 +374,12 @@ class RankSession:
             last: number of the last event that has, of each rank that has not ended the cell;
                 is kept so.
         """
-        async with aclosing(self._events(place, tuple(last), asked)) as events:
+        after = {rank: number for rank, number in last.items() if number}
+        async with aclosing(self._events(place, tuple(last), request, after)) as events:
             async for event in events:
-                number = getattr(event, "number", None)
-                if number is not None:
-                    if number <= last.get(event.rank, number):
-                        continue
-                    last[event.rank] = number
+                if event.rank not in last:
+                    continue
+                last[event.rank] = getattr(event, "number", last[event.rank])
                 if isinstance(event, Done):
                     del last[event.rank]
                 yield event
@@ -355,20 +387,26 @@ class RankSession:
     async def _interrupt(self) -> None:
         cell = self._cell
         if not cell:
-            told = (await self._states()).values()
+            told = (await self._states_heard()).values()
             cell = max((one.cell for one in told if isinstance(one, State)), default=0)
-        states = await self._ask(self.ranks, Interrupt(cell))
+        # On the nodes that answer: what waits there for one that is gone ends, too.
+        states = await self._ask(self.ranks, Interrupt(cell), needs_all=False)
         until_s = time.monotonic() + BREAK_AFTER_S
         while any(isinstance(one, State) and one.is_running for one in states.values()):
             if time.monotonic() > until_s:
                 # On every rank: each has one end of a connection.
-                await self._ask(self.ranks, Interrupt(cell, breaks=True))
+                await self._ask(self.ranks, Interrupt(cell, breaks=True), needs_all=False)
                 return
             await asyncio.sleep(0.05)
-            states = dict(await self._states())
+            states = await self._ask(self.ranks, Hello(), needs_all=False)
 
-    async def _ask(self, ranks: Iterable[int], request: Request) -> dict[int, Event]:
+    async def _ask(
+        self, ranks: Iterable[int], request: Request, *, needs_all: bool = True
+    ) -> dict[int, Event]:
         """Ask ranks for one event each.
+
+        Args:
+            needs_all: otherwise a rank whose node does not answer is :class:`Silent`.
 
         Raises:
             MntrainError: why the session is over, or why a node does not answer.
@@ -376,7 +414,7 @@ class RankSession:
         asked = tuple(ranks)
         try:
             several = await asyncio.gather(
-                *(self._answers(*each, request) for each in self._by_node(asked))
+                *(self._answers(*each, request, needs_all) for each in self._by_node(asked))
             )
         except NodeError:
             if (why := self._why_over()) is not None:
@@ -385,24 +423,43 @@ class RankSession:
         except RefusedError as error:
             raise await self._cause_of(error) from None
         found = {rank: one for answers in several for rank, one in answers.items()}
+        for rank, one in found.items():
+            if isinstance(one, Silent) and one.has_ended:
+                again = f"mntrain session restart {self.job_id}"
+                ended = RefusedError(f"rank {rank}: {one.cause}", fix=f"start them again: {again}")
+                raise await self._cause_of(ended)
         return {rank: found[rank] for rank in asked}
 
     async def _answers(
-        self, place: Placement, ranks: tuple[int, ...], request: Request
+        self,
+        place: Placement,
+        ranks: tuple[int, ...],
+        request: Request,
+        needs_all: bool,
     ) -> dict[int, Event]:
         found: dict[int, Event] = {}
-        async with aclosing(self._events(place, ranks, request)) as events:
-            async for event in events:
-                found.setdefault(event.rank, event)
-                if len(found) == len(ranks):
-                    break
-        return {rank: found.get(rank, Silent(rank, "it has not answered")) for rank in ranks}
+        cause = "it has not answered"
+        try:
+            async with aclosing(self._events(place, ranks, request)) as events:
+                async for event in events:
+                    found.setdefault(event.rank, event)
+                    if len(found) == len(ranks):
+                        break
+        except NodeError as error:
+            if needs_all:
+                raise
+            cause = f"{error.problem.place}: {error.problem.cause}"
+        return {rank: found.get(rank, Silent(rank, cause)) for rank in ranks}
 
     async def _events(
-        self, place: Placement, ranks: tuple[int, ...], request: Request
+        self,
+        place: Placement,
+        ranks: tuple[int, ...],
+        request: Request,
+        after: dict[int, int] | None = None,
     ) -> AsyncGenerator[Event, None]:
         client = self._driver.live.client_of(place)
-        asked = SessionRequest(self._view().attempt.number, ranks, request)
+        asked = SessionRequest(self._view().attempt.number, ranks, request, after or {})
         async with aclosing(client.session(self.job_id, asked)) as events:
             async for event in events:
                 yield event
@@ -437,3 +494,22 @@ class RankSession:
             f"the session {view.job_id} is over: it is {view.state}",
             fix=f"start it again: mntrain session restart {view.job_id}",
         )
+
+
+class _Silences:
+    """Lets each silence of a rank be said once."""
+
+    def __init__(self) -> None:
+        self._ranks: set[int] = set()
+
+    def shown(self, event: Event) -> CellEvent | None:
+        """Return what a person sees of an event. A state only tells that the rank is there; the end
+        of a process is told with its cause, once that is known.
+        """
+        if not isinstance(event, Silent):
+            self._ranks.discard(event.rank)
+            return None if isinstance(event, State) else event
+        if event.has_ended or event.rank in self._ranks:
+            return None
+        self._ranks.add(event.rank)
+        return Unheard((event.rank,), event.cause)

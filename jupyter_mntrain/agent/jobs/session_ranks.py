@@ -26,6 +26,7 @@ from jupyter_mntrain.telemetry.session_socket import forking_python, short_path,
 ANSWER_S: Final = 5.0
 """A rank that says nothing for this long holds the interpreter's lock: while a cell runs, its other
 threads say every second that it does."""
+HOLDS_LOCK: Final = "it does not answer: its process computes in C and holds Python's lock"
 HELD_BYTES: Final = 2**20
 """Of events that the driver has not read yet, for each rank."""
 
@@ -92,7 +93,8 @@ async def relayed(
 ) -> AsyncIterator[bytes]:
     """Yield the frames of all ranks as they come; ends when each has said its last.
 
-    A rank that does not answer is said by a :class:`Silent`; while a cell runs, once.
+    A rank that does not answer is said by a :class:`Silent`; while a cell runs, again and again:
+    the driver hears this node by it.
     """
     local = {int(one.rank): place for place, one in enumerate(record.part.ranks)}
     events: asyncio.Queue[bytes | None] = asyncio.Queue(64)
@@ -118,6 +120,8 @@ async def _relay(
     rank: int, path: Path, request: SessionRequest, events: asyncio.Queue[bytes | None]
 ) -> None:
     asked = request.request
+    if isinstance(asked, Run | Follow) and rank in request.after:
+        asked = Follow(asked.cell, request.after[rank])
     try:
         with short_path(path) as short:
             reader, writer = await asyncio.open_unix_connection(short, limit=HELD_BYTES)
@@ -129,8 +133,10 @@ async def _relay(
             writer.close()
     except FileNotFoundError:
         await events.put(frame(Silent(rank, "it is still starting")))
-    except (OSError, TimeoutError, ValueError):
-        await events.put(frame(Silent(rank, "its process has ended")))
+    except TimeoutError:
+        await events.put(frame(Silent(rank, HOLDS_LOCK)))
+    except (OSError, ValueError):
+        await events.put(frame(Silent(rank, "its process has ended", has_ended=True)))
     finally:
         await events.put(None)
 
@@ -143,22 +149,17 @@ async def _pass_on(
     Raises:
         ValueError: what it sends is no frame.
     """
-    is_said = False
     data = bytearray()
     while True:
         try:
             piece = await asyncio.wait_for(reader.read(HELD_BYTES), ANSWER_S)
         except TimeoutError:
-            if not is_said:
-                cause = "it does not answer: its process computes in C and holds Python's lock"
-                await events.put(frame(Silent(rank, cause)))
+            await events.put(frame(Silent(rank, HOLDS_LOCK)))
             if not is_long:
                 return
-            is_said = True
             continue
         if not piece:
             return
-        is_said = False
         data += piece
         if end := max(frame_ends(data), default=0):
             await events.put(bytes(data[:end]))

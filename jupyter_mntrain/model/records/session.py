@@ -135,11 +135,13 @@ class SessionRequest(Record, frozen=True):
     Args:
         attempt: that it means.
         ranks: of that node.
+        after: number of the last event of a cell that has arrived, by rank: what follows is sent.
     """
 
     attempt: int
     ranks: tuple[int, ...]
     request: Request
+    after: dict[int, int] = {}
 
 
 class State(Record, frozen=True, tag=True):
@@ -289,10 +291,12 @@ class Silent(Record, frozen=True, tag=True):
 
     Args:
         cause: why, as far as the node knows.
+        has_ended: its process has.
     """
 
     rank: int
     cause: str
+    has_ended: bool = False
 
 
 Event = State | Text | Shown | Asked | Lost | Done | At | Completions | Described | Pulled | Silent

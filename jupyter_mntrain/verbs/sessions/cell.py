@@ -8,12 +8,12 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from jupyter_mntrain.cluster.rank_session import RankSession, Waiting
+from jupyter_mntrain.cluster.rank_session import CellEvent, RankSession, Unheard, Waiting
 from jupyter_mntrain.command_line.parser import Parser, typed
-from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, SpecError
 from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.records.session import Asked, Done, Event, Lost, Shown, State, Text
+from jupyter_mntrain.model.records.session import Asked, Done, Lost, Shown, State, Text
 from jupyter_mntrain.model.text.foreign import shown_line, visible
 from jupyter_mntrain.verbs.sessions.printing import CellPrinter, failure_lines
 from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, all_jobs, named_job
@@ -41,10 +41,13 @@ class CellVerb(Verb):
             ranks = tuple(session.ranks)
         try:
             done = print_events(context, session, session.run(code, ranks), ranks)
-        except MntrainError:
+        except MntrainError as error:
             if job.state in TERMINAL:
                 again = f"{context.program} session restart {job.id}"
                 context.screen.say(f"the session is over; start it again: {again}")
+            elif isinstance(error, NodeError):
+                end = f"{context.program} session interrupt"
+                context.screen.say(f"the cell may go on on the other nodes; to end it: {end}")
             raise
         return cell_outcome(job, done)
 
@@ -153,7 +156,7 @@ def find_session(
 def print_events(
     context: Context,
     session: RankSession,
-    events: Iterator[Event | Waiting],
+    events: Iterator[CellEvent],
     ranks: Iterable[int],
 ) -> dict[int, Done]:
     """Print what a cell writes until it has ended on all ranks; return how, by rank.
@@ -193,7 +196,7 @@ def print_events(
 
 
 def _print_event(
-    context: Context, session: RankSession, printer: CellPrinter, event: Event | Waiting
+    context: Context, session: RankSession, printer: CellPrinter, event: CellEvent
 ) -> None:
     if isinstance(event, Text):
         printer.text(event)
@@ -206,6 +209,8 @@ def _print_event(
     elif isinstance(event, Waiting):
         how = "interrupt this cell"
         printer.say(f"{event}. To end it: {how}, or {context.program} session interrupt")
+    elif isinstance(event, Unheard):
+        printer.say(str(event))
     elif isinstance(event, Asked):
         try:
             answer = context.screen.ask(f"[rank {event.rank}] {visible(event.prompt)}")

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, typed
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.api import STOP_GRACE_S
+from jupyter_mntrain.model.errors import NodeError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.quantities import duration_text, numbered, parse_duration
+from jupyter_mntrain.model.quantities import agreeing, duration_text, numbered, parse_duration
 from jupyter_mntrain.model.records.job import SHOWS_VIEWERS, TERMINAL
-from jupyter_mntrain.model.records.session import IDLE_S, State
+from jupyter_mntrain.model.records.session import IDLE_S, Silent, State
 from jupyter_mntrain.show.problems import warning_texts
+from jupyter_mntrain.verbs.controlling.ending import ENDED_WITHIN_S
 from jupyter_mntrain.verbs.launching.job_options import session_options
 from jupyter_mntrain.verbs.launching.launch import (
     skip_doctor_option,
@@ -76,10 +79,13 @@ class AttachSession(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_session(context, args, args.job)
         session = job.session()
-        states = [one for one in session.states().values() if isinstance(one, State)]
+        found = session.states().values()
+        states = [one for one in found if isinstance(one, State)]
         running = [one.rank for one in states if one.is_running]
-        now = f"a cell runs on {numbered('rank', running)}" if running else "ready for cells"
-        context.screen.say(Text.assemble(_where(job), f": {now}"))
+        silent = [f"rank {one.rank}: {one.cause}" for one in found if isinstance(one, Silent)]
+        ready = [] if silent else ["ready for cells"]
+        now = [f"a cell runs on {numbered('rank', running)}"] if running else ready
+        context.screen.say(Text.assemble(_where(job), f": {'; '.join([*now, *silent])}"))
         newest = max((one.cell for one in states), default=0)
         ranks = [one.rank for one in states if one.cell == newest]
         if not newest or not ranks:
@@ -114,8 +120,10 @@ class RestartSession(Verb):
         job.session()  # refuses any other job
         with context.screen.progress() as progress:
             if job.state not in TERMINAL:
+                _refuse_silent(job)
                 job.stop()
-                job.wait()
+                job.wait(STOP_GRACE_S + ENDED_WITHIN_S, progress=progress)
+                _refuse_silent(job)
             again = context.cluster(args).launch(
                 job.spec(), submitted_by=submitter(context), progress=progress
             )
@@ -171,6 +179,23 @@ def _with_arguments(context: Context, arguments: tuple[str, ...]) -> Context:
     import dataclasses
 
     return dataclasses.replace(context, arguments=arguments)
+
+
+def _refuse_silent(job: Job) -> None:
+    """Refuse to start ranks again on nodes that do not answer.
+
+    Raises:
+        NodeError: one does not.
+    """
+    silent = [part.node for part in job.view().parts if part.state == "unknown"]
+    if silent:
+        raise NodeError(
+            f"{agreeing(silent, 'does', 'do')} not answer",
+            kind=Kind.NO_ANSWER,
+            node=", ".join(silent),
+            fix="see mntrain nodes for the reason; then try again, or start a session on other "
+            "nodes: mntrain session start --member NODE",
+        )
 
 
 def _where(job: Job) -> Text:

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agent.live import addresses_of, two_agents
+from jupyter_mntrain.agent.attempt.processes import kill_all, marked
+from tests.agent.live import LiveAgent, addresses_of, two_agents
 from tests.wording import says
 
 pytestmark = [pytest.mark.slow, pytest.mark.agents]
@@ -22,9 +24,14 @@ MNTRAIN = str(Path(sys.executable).with_name("mntrain"))
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with two_agents("127.97.0", tmp_path_factory.mktemp("state"), "test") as agents:
-        yield {"MNTRAIN_CLUSTER": agents[0].cluster, "MNTRAIN_AGENTS": addresses_of(agents)}
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    with two_agents("127.97.0", tmp_path_factory.mktemp("state"), "test") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def environment(agents: list[LiveAgent]) -> dict[str, str]:
+    return {"MNTRAIN_CLUSTER": agents[0].cluster, "MNTRAIN_AGENTS": addresses_of(agents)}
 
 
 def mntrain(environment: dict[str, str], *words: str, code: str = "") -> Any:
@@ -94,3 +101,38 @@ def test_a_session_runs_cells_survives_their_errors_and_is_interrupted(environme
     died = mntrain(environment, "cell", "--rank", "1", code="import os; os._exit(9)")
     assert says("the session is over; start it again", died.stdout)
     assert says("rank 1: ended itself at once", died.stderr)
+
+
+def test_while_a_node_is_gone_its_cell_is_ended_elsewhere_and_no_restart_is_tried(
+    environment, agents
+):
+    assert mntrain(environment, "session", "start", "--env", "OMP_NUM_THREADS=1").returncode == 0
+    with subprocess.Popen(
+        [MNTRAIN, "cell"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **environment},
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write("import time\nprint('begun')\ntime.sleep(600)")
+        running.stdin.close()
+        assert running.stdout.readline() == "begun\n"
+        gone = agents[1]
+        gone.kill()
+        for attempt in gone.state.glob("jobs/*/attempt-*"):
+            kill_all(partial(marked, attempt))
+        assert says("rank 1: node2", running.stdout.readline())
+        refused = mntrain(environment, "session", "restart")
+        assert refused.returncode == 3
+        assert says("node2: does not answer", refused.stderr)
+        assert mntrain(environment, "session", "interrupt").returncode == 0
+        seen = mntrain(environment, "session", "attach")
+        assert says("rank 1: node2", seen.stdout)
+        assert says("interrupted on rank 0", seen.stderr)
+        assert running.wait(60) == 3
+    gone.start()
+    again = mntrain(environment, "session", "restart")
+    assert says("2 ranks ready", again.stdout), again.stderr
