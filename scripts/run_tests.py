@@ -191,6 +191,11 @@ LONG: dict[str, Step] = {
         ),
         slots=SLOTS,
     ),
+    "sessions": Step(
+        "sessions",
+        (sys.executable, "-m", "tests.cluster.sessions", "--runs", "5", "--first", "1"),
+        slots=SLOTS,
+    ),
     "search": Step(
         "search",
         (sys.executable, "-m", "tests.faults.search", "--runs", "300", "--first", "1"),
