@@ -48,6 +48,8 @@ from jupyter_mntrain.model.records.session import (
 
 BREAK_AFTER_S: Final = 1.0
 """How long an interrupted cell has to end before the connections between ranks are closed."""
+STUCK_AFTER_S: Final = 4.0
+"""And how long until it is said where it has not."""
 LOST_AFTER_S: Final = 30.0
 """How long a node that does not answer is asked again."""
 PAUSE_S: Final = 0.5
@@ -168,11 +170,15 @@ class RankSession:
         """Yield what the newest cell has written, and goes on to write."""
         return self._driver.loop.iterate(self._follow_newest())
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> tuple[int, ...]:
         """End the running cell on all ranks with ``KeyboardInterrupt``. Takes up to some seconds:
         a collective does not end by itself, so that the connections between ranks are closed then.
+
+        Returns:
+            Ranks on which it may go on: they are in a call that cannot be interrupted, catch it, or
+            do not answer.
         """
-        self._driver.loop.run(self._interrupt())
+        return self._driver.loop.run(self._interrupt())
 
     def answer(self, rank: int, text: str) -> None:
         """Answer what a rank asks with ``input``, or a debugger at its prompt."""
@@ -384,21 +390,26 @@ class RankSession:
                     del last[event.rank]
                 yield event
 
-    async def _interrupt(self) -> None:
+    async def _interrupt(self) -> tuple[int, ...]:
         cell = self._cell
         if not cell:
-            told = (await self._states_heard()).values()
-            cell = max((one.cell for one in told if isinstance(one, State)), default=0)
+            heard = (await self._states_heard()).values()
+            cell = max((one.cell for one in heard if isinstance(one, State)), default=0)
         # On the nodes that answer: what waits there for one that is gone ends, too.
         states = await self._ask(self.ranks, Interrupt(cell), needs_all=False)
-        until_s = time.monotonic() + BREAK_AFTER_S
+        begun_s, has_broken = time.monotonic(), False
         while any(isinstance(one, State) and one.is_running for one in states.values()):
-            if time.monotonic() > until_s:
+            took_s = time.monotonic() - begun_s
+            if took_s > STUCK_AFTER_S:
+                break
+            if took_s > BREAK_AFTER_S and not has_broken:
+                has_broken = True
                 # On every rank: each has one end of a connection.
                 await self._ask(self.ranks, Interrupt(cell, breaks=True), needs_all=False)
-                return
             await asyncio.sleep(0.05)
             states = await self._ask(self.ranks, Hello(), needs_all=False)
+        told = {rank: one for rank, one in states.items() if isinstance(one, State)}
+        return tuple(rank for rank in states if rank not in told or told[rank].is_running)
 
     async def _ask(
         self, ranks: Iterable[int], request: Request, *, needs_all: bool = True

@@ -214,11 +214,38 @@ def test_ranks_that_wait_for_others_are_named_and_can_be_interrupted(session: Ra
     assert str(waiting) == (
         "rank 0 waits in all_reduce in line 2 for rank 1, which has ended the cell"
     )
-    session.interrupt()
+    assert session.interrupt() == ()
     thread.join()
     assert {rank: one.end for rank, one in ended(events).items()} == {0: "interrupted", 1: "ok"}
     after = list(session.run("y = torch.ones(1); dist.all_reduce(y); int(y)"))
     assert {one.end for one in ended(after).values()} == {"ok"}
+
+
+@pytest.mark.slow
+@pytest.mark.agents
+def test_where_an_interrupted_cell_goes_on_is_told(session: RankSession) -> None:
+    code = (
+        "import time\n"
+        "for _ in range(1 + 2 * rank):\n"
+        "    try:\n        print(rank)\n        time.sleep(600)\n"
+        "    except KeyboardInterrupt:\n        pass"
+    )
+    begun = threading.Event()
+    events: list[object] = []
+
+    def run() -> None:
+        for event in session.run(code):
+            events.append(event)
+            if {one.rank for one in events if isinstance(one, Text)} == {0, 1}:
+                begun.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    begun.wait()
+    assert session.interrupt() == (1,)
+    assert session.interrupt() == ()
+    thread.join()
+    assert {rank: one.end for rank, one in ended(events).items()} == {0: "ok", 1: "ok"}
 
 
 MISDEEDS = {

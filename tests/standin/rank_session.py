@@ -43,8 +43,8 @@ class StandInSession:
     def push(self, name: str, value: Value, ranks: Iterable[int] | None = None) -> None:
         self.pushed.append((name, value, ranks))
 
-    def interrupt(self) -> None:
-        """Done."""
+    def interrupt(self) -> tuple[int, ...]:
+        return ()
 
     def answer(self, rank: int, text: str) -> None:
         self.answers.append((rank, text))

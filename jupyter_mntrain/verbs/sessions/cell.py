@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_mntrain.cluster.rank_session import CellEvent, RankSession, Unheard, Waiting
@@ -184,7 +184,7 @@ def print_events(
             if is_interrupted:
                 raise
             is_interrupted = True
-            session.interrupt()
+            _interrupt(context, session, printer)
             events = session.follow()
     printer.close()
     failed = {rank: one for rank, one in done.items() if one.end == "error"}
@@ -216,9 +216,20 @@ def _print_event(
             answer = context.screen.ask(f"[rank {event.rank}] {visible(event.prompt)}")
         except EOFError:
             printer.say(f"rank {event.rank} asks for a line, and nobody can answer here")
-            session.interrupt()
+            _interrupt(context, session, printer)
         else:
             session.answer(event.rank, answer)
+
+
+def _interrupt(context: Context, session: RankSession, printer: CellPrinter) -> None:
+    if left := session.interrupt():
+        printer.say(goes_on_text(context, left))
+
+
+def goes_on_text(context: Context, ranks: Sequence[int]) -> str:
+    """Return where an interrupted cell has not ended, and how to end it."""
+    again = f"{context.program} session restart"
+    return f"it has not ended on {numbered('rank', ranks)} yet; to start all ranks again: {again}"
 
 
 def cell_outcome(job: Job, done: dict[int, Done]) -> Outcome:

@@ -26,7 +26,12 @@ from jupyter_mntrain.verbs.launching.launch import (
     submitter,
 )
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
-from jupyter_mntrain.verbs.sessions.cell import cell_outcome, find_session, print_events
+from jupyter_mntrain.verbs.sessions.cell import (
+    cell_outcome,
+    find_session,
+    goes_on_text,
+    print_events,
+)
 from jupyter_mntrain.verbs.sessions.variables import PullVariable, PushVariable
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Context, Outcome, Verb, VerbGroup, job_argument
@@ -102,8 +107,11 @@ class InterruptSession(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_session(context, args, args.job)
-        job.session().interrupt()
-        return Outcome(Text(f"interrupted the cell of {job.id}"), {"job_id": job.id})
+        left = job.session().interrupt()
+        text = Text(f"interrupted the cell of {job.id}")
+        if left:
+            text.append(f"; {goes_on_text(context, left)}")
+        return Outcome(text, {"job_id": job.id})
 
 
 class RestartSession(Verb):
