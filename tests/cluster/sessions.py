@@ -203,12 +203,15 @@ class World:
         }[act.kind](act)
         self._note(act.kind, time.monotonic() - begun_s)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """End the session, and look for what is left."""
         job = self._job
         self._do(lambda: (job.stop(), job.wait()), "the stop")
-        self._cluster.close()
         until(lambda: not self._left(), f"nothing to be left: {self._left()}", CALL_S)
+
+    def close(self) -> None:
+        """End the driver."""
+        self._cluster.close()
 
     def check_threads(self) -> None:
         """No rank has more threads than at first, but for those of one process group, which the
@@ -497,11 +500,14 @@ def run(seed: int, counts: dict[Kind, int], directory: Path) -> tuple[World | No
                 before.append(act)
                 world.play(act)
             world.check_threads()
-            world.close()
+            world.end()
     except Exception as error:  # noqa: BLE001 - whatever it is, the acts before it are told
         acts = "; ".join(str(act) for act in before[-6:])
         where = "" if isinstance(error, WrongError) else traceback.format_exc()
         return world, f"act {len(before)}: {error!r}\n{where}the last acts: {acts}"
+    finally:
+        if world is not None:
+            world.close()
     return world, None
 
 
