@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import re
+import sys
 from collections.abc import Iterator
-from typing import Any
 
 import nbformat
+import pexpect
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
-from nbformat.v4 import new_code_cell, new_notebook, output_from_msg
+from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
 from tests.agent.live import LiveAgent, addresses_of, two_agents
@@ -27,6 +27,8 @@ pytestmark = [
 
 CELL_TIMEOUT_S = 1000
 """On a machine that is busy with other work."""
+
+STYLING = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 ENDLESS = """%%mntrain launch --variable job
 import time
@@ -59,16 +61,11 @@ while time.monotonic() < deadline and not (
 ):
     time.sleep(0.2)"""
 
-FAILING = """%%mntrain launch --wait
-import os
+FAILING = """import os
 raise ValueError("no data on " + os.environ["MNTRAIN_NODE"])"""
 
 
-BAD = (
-    "%mntrain launch gone.toml",
-    "%%mntrain launch\n[train]\nstesp = 3",
-    "%mntrain status j-nope",
-)
+BAD = ("%mntrain launch gone.toml", "%mntrain launch bad.toml", "%mntrain status j-nope")
 
 
 @pytest.fixture(scope="module")
@@ -99,32 +96,40 @@ def execute(agents, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def console(agents, tmp_path, monkeypatch):
-    """Run lines as ``jupyter console`` does: they are of no cell, and nothing is shown again."""
-    monkeypatch.setenv("MNTRAIN_CLUSTER", "books")
-    monkeypatch.setenv("MNTRAIN_AGENTS", addresses_of(agents))
+def console(agents, tmp_path):
+    """Run inputs in a real ``jupyter console``, in a terminal; return what each of them showed."""
+    environment = {
+        **os.environ,
+        "MNTRAIN_CLUSTER": "books",
+        "MNTRAIN_AGENTS": addresses_of(agents),
+        "TERM": "xterm",
+    }
 
-    def run(*lines: str) -> list[nbformat.NotebookNode]:
-        manager, client = start_new_kernel(cwd=str(tmp_path))
+    def run(*inputs: str) -> list[str]:
+        terminal = pexpect.spawn(
+            sys.executable,
+            ["-m", "jupyter_console", "--simple-prompt"],
+            cwd=str(tmp_path),
+            dimensions=(50, 110),
+            encoding="utf-8",
+            env=environment,
+            timeout=CELL_TIMEOUT_S,
+        )
         try:
-            return [shown_by(client, line) for line in lines]
+            terminal.expect_exact("In [1]: ")
+            return [shown_by(terminal, number, one) for number, one in enumerate(inputs, 1)]
         finally:
-            client.stop_channels()
-            manager.shutdown_kernel()
+            terminal.sendline("exit")
+            terminal.expect(pexpect.EOF)
+            terminal.close()
 
     return run
 
 
-def shown_by(client: BlockingKernelClient, line: str) -> nbformat.NotebookNode:
-    cell = new_code_cell(line)
-
-    def show(message: dict[str, Any]) -> None:
-        assert message["msg_type"] not in ("update_display_data", "clear_output")
-        if message["msg_type"] in ("display_data", "stream", "error"):
-            cell.outputs.append(output_from_msg(message))
-
-    client.execute_interactive(line, output_hook=show, timeout=CELL_TIMEOUT_S)
-    return cell
+def shown_by(terminal: pexpect.spawn, number: int, line: str) -> str:
+    terminal.sendline(line)
+    terminal.expect_exact(f"In [{number + 1}]: ")
+    return STYLING.sub("", terminal.before).replace("\r", "")
 
 
 def picture(cell: nbformat.NotebookNode) -> tuple[Image.Image, str]:
@@ -192,25 +197,25 @@ def test_the_final_picture_stays_in_the_saved_notebook(execute):
     assert "✓ succeeded" in text(cells[3])
 
 
-def test_a_console_ends_with_ranks_and_cause_and_bad_input_is_one_line(console, agents):
+def test_a_console_ends_with_ranks_and_cause_and_bad_input_is_one_line(console, agents, tmp_path):
+    (tmp_path / "failing.py").write_text(FAILING)
+    (tmp_path / "bad.toml").write_text("[train]\nstesp = 3\n")
     loaded, nodes, doctor, cell, *bad = console(
         "%load_ext jupyter_mntrain",
         "%mntrain nodes",
         "%mntrain doctor",
-        FAILING,
+        "%mntrain launch failing.py --wait",
         *BAD,
     )
-    assert "looking for nodes" in text(loaded)
-    assert all(agent.name in text(nodes) for agent in agents)
-    assert "checks passed on 2 nodes" in text(doctor)
-    assert "✕ all ranks: ValueError: no data on node" in text(cell)
-    assert "✕ failed" in text(cell)
-    found = error(cell)
-    assert "ValueError: no data on node" in found.evalue
-    assert len(found.traceback) == 1
-    for cell in bad:
-        found = error(cell)
-        assert len(found.traceback) == 1
-        assert says("Fix: ", found.evalue)
+    assert "looking for nodes" in loaded
+    assert all(agent.name in nodes for agent in agents)
+    assert "checks passed on 2 nodes" in doctor
+    assert "✕ all ranks: ValueError: no data on node" in cell
+    assert "✕ failed" in cell
+    assert "mntrain: all ranks: ValueError: no data on node" in cell.replace("\n", " ")
+    for shown in (cell, *bad):
+        assert "Traceback" not in shown
+    for shown in bad:
+        assert says("Fix: ", shown)
     for agent in agents:
         assert agent.info().leases == ()
