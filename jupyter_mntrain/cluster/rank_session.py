@@ -141,10 +141,16 @@ class RankSession:
         Raises:
             MntrainError: why the session is over, or why a node does not answer.
         """
-        ready, size = 0, len(self.ranks)
+        ready, size, heard_s = 0, len(self.ranks), time.monotonic()
         while ready < size:
-            states = self._driver.loop.run(self._states())
-            ready = sum(isinstance(one, State) for one in states.values())
+            try:
+                states = self._driver.loop.run(self._states())
+            except NodeError:
+                if time.monotonic() - heard_s > LOST_AFTER_S:
+                    raise
+            else:
+                heard_s = time.monotonic()
+                ready = sum(isinstance(one, State) for one in states.values())
             progress.report("ranks ready", ready, size)
             time.sleep(0.0 if ready == size else READY_EVERY_S)
 

@@ -69,7 +69,7 @@ class SessionGroup:
         """Tell the other ranks how long this one has been idle, and return the shortest of all.
 
         Called every few seconds, by a thread of its own; what others told may be as old as that.
-        0 while torchrun's store does not answer: what is not known ends no session.
+        Without torchrun's store, whose node is gone, each decides alone.
         """
         told = [f"session/idle/{rank}" for rank in range(self._size)]
         try:
@@ -78,7 +78,7 @@ class SessionGroup:
                 return 0.0  # some rank has told nothing yet
             return min(float(one) for one in self._store.multi_get(told))
         except (RuntimeError, ValueError):
-            return 0.0
+            return own_s
 
     def break_off(self) -> None:
         """Close the connections to other ranks, so that a collective on any of them ends with an

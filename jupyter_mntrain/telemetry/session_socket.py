@@ -19,9 +19,13 @@ def socket_of(metrics: Path, local_rank: int) -> Path:
 
 def forking_python(metrics: Path) -> Path:
     """Return the interpreter that a session offers jobs: torchrun and ranks are forked from a
-    process that has imported torch.
+    process that has imported torch, once its socket is there.
     """
     return metrics.parent / "session" / "python"
+
+
+def forkserver_socket(metrics: Path) -> Path:
+    return metrics.parent / "session" / "forkserver"
 
 
 @contextmanager

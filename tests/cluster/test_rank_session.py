@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from jupyter_mntrain.model.records.session import Asked, Done, Shown, Text
 from jupyter_mntrain.notebook import session_names
 from jupyter_mntrain.notebook.session_names import SessionNames
 from jupyter_mntrain.show.screen import CellTarget
+from jupyter_mntrain.telemetry.session_socket import forkserver_socket
 from jupyter_mntrain.trust.certificates import Subject
 from jupyter_mntrain.verbs.sessions.cell import failed_rank
 from jupyter_mntrain.verbs.verb import Clusters
@@ -84,6 +86,11 @@ def test_tab_shift_tab_and_debug_ask_the_rank_that_knows(
     names.close()
 
 
+def forkservers(agents: list[LiveAgent], session: RankSession) -> list[Path]:
+    attempt = Path("jobs", session.job_id, "attempt-1")
+    return [forkserver_socket(agent.state / attempt / "metrics") for agent in agents]
+
+
 SCRIPT = """
 import json, os, sys
 was = "torch" in sys.modules
@@ -91,12 +98,26 @@ import random, numpy, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 value = torch.ones(1) * float(os.environ["SCALE"])
 dist.all_reduce(value)
+generator = torch.Generator().manual_seed(3)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 1))
+for parameter in model.parameters():
+    torch.nn.init.normal_(parameter, generator=generator)
+model, losses = torch.nn.parallel.DistributedDataParallel(model), []
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(10):
+    loss = model(torch.randn(16, 64, generator=generator)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.item().hex())
 told = {
     "forked": was and os.environ["MNTRAIN_FORKSERVER"],
     "value": value.item(),
     "first": torch.rand(1).item() if torch.initial_seed() == 7 else torch.manual_seed(7) and None,
     "left": os.environ.pop("LEFT", "") + str(getattr(sys, "left", "")),
     "drawn": [random.random(), numpy.random.rand()],
+    "folder": os.path.basename(os.getcwd()),
+    "losses": losses,
     "threads": torch.get_num_threads(),
     "arguments": sys.argv[1:],
 }
@@ -110,9 +131,10 @@ sys.exit(int(sys.argv[1]))
 @pytest.mark.slow
 @pytest.mark.agents
 def test_jobs_are_launched_into_a_session_and_leave_nothing_to_the_next(
-    session: RankSession, cluster: Cluster
+    session: RankSession, cluster: Cluster, agents: list[LiveAgent]
 ) -> None:
     list(session.run("kept = 5"))
+    until(lambda: all(path.exists() for path in forkservers(agents, session)))
     nodes = tuple(Participant(node=node.name) for node in cluster.nodes())
 
     def told(code: int, **changes: object) -> list[dict[str, object]]:
@@ -142,16 +164,19 @@ def test_jobs_are_launched_into_a_session_and_leave_nothing_to_the_next(
     drawn = [one["drawn"] for one in (*first, *second)]
     assert all(len({*numbers}) == 4 for numbers in zip(*drawn, strict=True))  # type: ignore[misc]
     assert [one["arguments"] for one in (*first, *second)] == [["0"]] * 2 + [["3"]] * 2
-    other = told(0, environment={"PYTHONHASHSEED": "1"})
-    assert not any(session.job_id in str(one["forked"]) for one in other), "Python reads it first"
+    assert {one["folder"] for one in (*first, *second)} == {"work"}
+    other = told(0, environment={"PYTHONHASHSEED": "1"}, python=sys.executable)
+    assert not any(one["forked"] for one in other), "Python reads it first"
+    assert len({str(one["losses"]) for one in (*first, *second, *other)}) == 1
     assert texts(list(session.run("print(kept)")), 0) == "5\n"
 
 
 @pytest.mark.slow
 @pytest.mark.agents
 def test_a_job_outlives_the_session_that_it_was_launched_into(
-    session: RankSession, cluster: Cluster
+    session: RankSession, cluster: Cluster, agents: list[LiveAgent]
 ) -> None:
+    until(lambda: all(path.exists() for path in forkservers(agents, session)))
     job = cluster.launch(
         JobSpec(
             entry=("a.py",),

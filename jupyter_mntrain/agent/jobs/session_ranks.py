@@ -21,7 +21,12 @@ from jupyter_mntrain.model.records.session import (
     frame,
     frame_ends,
 )
-from jupyter_mntrain.telemetry.session_socket import forking_python, short_path, socket_of
+from jupyter_mntrain.telemetry.session_socket import (
+    forking_python,
+    forkserver_socket,
+    short_path,
+    socket_of,
+)
 
 ANSWER_S: Final = 5.0
 """A rank that says nothing for this long holds the interpreter's lock: while a cell runs, its other
@@ -46,10 +51,12 @@ def forks_for(session: JobRecord, directory: Path, environment: Mapping[str, str
         environment: of the job's ranks.
 
     Returns:
-        ``None`` if the session is over, or if they would not be as processes of their own are.
+        ``None`` if the session is over or still imports, or if they would not be as processes of
+        their own are.
     """
     path = forking_python(metrics_of(directory))
-    if session.part.state in TERMINAL or not session.spec.is_session or not path.exists():
+    is_ready = forkserver_socket(metrics_of(directory)).exists()
+    if session.part.state in TERMINAL or not session.spec.is_session or not is_ready:
         return None
     try:
         theirs = msgspec.json.decode((directory / "command.json").read_bytes(), type=_Command)

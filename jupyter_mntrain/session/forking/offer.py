@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from jupyter_mntrain.session.forking import client, server
-from jupyter_mntrain.telemetry.session_socket import forking_python
+from jupyter_mntrain.telemetry.session_socket import forking_python, forkserver_socket
 
 _SCRIPT: Final = """#!/bin/sh
 {variable}={address}
@@ -28,7 +28,7 @@ def offer_forks(metrics: Path) -> subprocess.Popen[bytes]:
     """
     path = forking_python(metrics)
     path.parent.mkdir(parents=True, exist_ok=True)
-    address = path.with_name("forkserver")
+    address = forkserver_socket(metrics)
     with path.with_name("forkserver.log").open("wb") as log:
         started = server.start(address, os.environ, is_ahead=True, log=log.fileno())
     write_interpreter(path, address)

@@ -97,16 +97,16 @@ def _serve(address: str, *, is_ahead: bool) -> Asked:
     """Fork a process for each connection; returns in it.
 
     Args:
-        is_ahead: whether to import everything before anybody asks.
+        is_ahead: whether to import everything first; the socket is there once that is done.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    if is_ahead:
+        _import_gently()
+    is_imported = is_ahead
     listening = socket.socket(socket.AF_UNIX)
     with short_path(Path(address)) as short:
         listening.bind(short)
     listening.listen(64)
-    is_imported = is_ahead
-    if is_ahead:
-        _import()  # who asks meanwhile waits for less than it would import itself
     while True:
         ready, _, _ = select.select([listening, sys.stdin], [], [])
         if sys.stdin in ready:  # who began it has ended
@@ -151,6 +151,18 @@ def _hides(script: str) -> bool:
     with suppress(OSError):
         return any(one.stem in sys.modules for one in Path(script).parent.glob("*"))
     return True
+
+
+def _import_gently() -> None:
+    """Import everything while others leave a core: cells that run meanwhile go first."""
+
+    def work() -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # of this thread alone
+        _import()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 def _import() -> None:

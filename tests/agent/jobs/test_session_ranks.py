@@ -26,7 +26,12 @@ from jupyter_mntrain.model.records.session import (
     frames,
     request_decoder,
 )
-from jupyter_mntrain.telemetry.session_socket import forking_python, short_path, socket_of
+from jupyter_mntrain.telemetry.session_socket import (
+    forking_python,
+    forkserver_socket,
+    short_path,
+    socket_of,
+)
 from tests.standin.jobs import place, record
 from tests.waiting import coming
 
@@ -35,7 +40,7 @@ from tests.waiting import coming
 def session(tmp_path: Path) -> JobRecord:
     offered = forking_python(tmp_path / "metrics")
     offered.parent.mkdir()
-    offered.touch()
+    forkserver_socket(tmp_path / "metrics").touch()
     command = {"argv": ["python"], "environment": {"HF_HOME": "/models", "RANK": "0"}}
     (tmp_path / "command.json").write_text(json.dumps(command))
     return record(0, "running", spec={"entry": ("-m", SESSION)})
@@ -70,7 +75,7 @@ def test_without_a_session_that_runs_nothing_is_forked(session: JobRecord, tmp_p
     assert forks_for(record(0, "running"), tmp_path, environment) is None
     (tmp_path / "command.json").write_text("{")
     assert forks_for(session, tmp_path, environment) is None
-    forking_python(tmp_path / "metrics").unlink()
+    forkserver_socket(tmp_path / "metrics").unlink()
     assert forks_for(session, tmp_path, environment) is None
 
 
