@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from copy import copy
 from typing import Any
 
@@ -23,6 +24,9 @@ PROGRAM = "%mntrain"
 TEXT_WIDTH = 100
 """Columns that a 1400 pixel wide JupyterLab shows without a horizontal scroll bar."""
 
+NARROW = 60
+"""Columns of the narrowest page: longer sentences go on in the next line."""
+
 PRE = (
     '<pre style="white-space:pre;overflow-x:auto;line-height:1.35;'
     'font-family:var(--jp-code-font-family,monospace)">'
@@ -34,6 +38,9 @@ LONG_LINE = (
 )
 """A sentence goes on in the next line of the page, a command that is copied in none. By itself
 JupyterLab would break words anywhere."""
+
+_OF_TABLE = re.compile(r"\S {3,}\S|[─━]{2}")
+"""A row with two columns, or the rule below a header: a wide table is scrolled, never wrapped."""
 
 _DEFAULT = ColorTriplet(1, 2, 3)
 """Stands for the default color, which rich writes as black: unreadable on a dark page."""
@@ -59,7 +66,7 @@ def _with_long_lines(html: str, text: str) -> str:
     shown, said = html.split("\n"), text.split("\n")
     for at, (line, plain) in enumerate(zip(shown, said, strict=False)):
         is_closed = line.count("<span") == line.count("</span>")
-        if cell_len(plain) > TEXT_WIDTH and is_closed:
+        if cell_len(plain) > NARROW and is_closed and not _OF_TABLE.search(plain):
             head, opened, rest = line.rpartition(PRE) if at == 0 else ("", "", line)
             shown[at] = f"{head}{opened}{LONG_LINE.format(line=rest)}"
     return "\n".join(shown)

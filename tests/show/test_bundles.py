@@ -19,7 +19,7 @@ def test_what_has_the_default_color_has_that_of_the_page() -> None:
 
 def test_a_long_sentence_goes_on_in_the_next_line_and_a_table_does_not() -> None:
     table = Table("node", "state")
-    table.add_row("n" * 40, "up")
+    table.add_row("n" * 70, "up")
     html = text_bundle(Group(table, Text("it is slower, " * 10, style="dim"), Text("up")))
     wrapped = [line for line in html["text/html"].splitlines() if "white-space:pre-wrap" in line]
     assert [line.count("it is slower") for line in wrapped] == [10]
