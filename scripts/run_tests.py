@@ -44,6 +44,14 @@ SHOWN_FAILURES = 3
 SHOWN_LINES = 60
 INTERRUPTED = 130
 
+OF_THE_SHELL = re.compile(
+    # A cluster, agents and settings that somebody works with, and where they are.
+    r"MNTRAIN_(?!ALL_CASES$).*|XDG_(CONFIG|STATE|DATA)_HOME"
+    # IPython warns of another environment; tests' hundreds of processes share compiled bytecode.
+    r"|VIRTUAL_ENV|PYTHONDONTWRITEBYTECODE"
+)
+"""Variables of whoever types scripts/test that no test may see."""
+
 FAST = "not slow and not agents and not netlab"
 SCRAMBLED = {
     "the notebook": (
@@ -443,11 +451,8 @@ def started(step: Step, cache: Path) -> Run:
     step.log.parent.mkdir(parents=True, exist_ok=True)
     events = step.log.with_suffix(".events")
     events.write_text("")
-    variables = dict(os.environ, MNTRAIN_TESTS_PROGRESS=str(events), MNTRAIN_TESTS_CACHE=str(cache))
-    # Tests start hundreds of processes, which share compiled bytecode.
-    variables.pop("PYTHONDONTWRITEBYTECODE", None)
-    # Of whatever environment is active where scripts/test is typed: IPython warns of it.
-    variables.pop("VIRTUAL_ENV", None)
+    variables = {name: one for name, one in os.environ.items() if not OF_THE_SHELL.fullmatch(name)}
+    variables |= {"MNTRAIN_TESTS_PROGRESS": str(events), "MNTRAIN_TESTS_CACHE": str(cache)}
     with step.log.open("wb") as log:
         process = subprocess.Popen(
             step.command,
