@@ -256,7 +256,9 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
     "session start": (Started,),
     "session restart": (Started,),
     "session attach": (RunCell,),
-    "session interrupt": (answer("InterruptedSession", job_id=JobId),),
+    "session interrupt": (
+        answer("InterruptedSession", job_id=JobId, running_ranks=tuple[int, ...]),
+    ),
     "session auto": (answer("AutomaticCells", is_on=bool, job_id=(JobId, LEFT_OUT)),),
     "session pull": (SentVariable,),
     "session push": (SentVariable,),

@@ -66,7 +66,7 @@ def _newest(context: Context, args: Namespace) -> JobView | None:
     if args.member or args.on:
         return None
     running = (one for one in all_jobs(context, args) if one.state not in TERMINAL)
-    fitting = (one for one in running if one.spec.is_session)
+    fitting = (one for one in running if one.spec.is_session and one.attempt.placements)
     return next((one for one in fitting if args.python in (None, one.spec.python)), None)
 
 
@@ -78,6 +78,11 @@ def _named(context: Context, args: Namespace, named: str) -> JobView:
         raise RefusedError(
             f"the session {view.job_id} is over: it is {view.state}",
             fix=f"start it again: mntrain session restart {view.job_id}",
+        )
+    if not view.attempt.placements:
+        raise RefusedError(
+            f"the session {view.job_id} has no nodes yet: it is {view.state}",
+            fix=f"wait until it runs: mntrain status {view.job_id}",
         )
     options = {"--member": args.member, "--head": args.head, "--on": args.on}
     options["--python"] = args.python if args.python != view.spec.python else None

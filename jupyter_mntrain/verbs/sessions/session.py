@@ -111,7 +111,7 @@ class InterruptSession(Verb):
         text = Text(f"interrupted the cell of {job.id}")
         if left:
             text.append(f"; {goes_on_text(context, left)}")
-        return Outcome(text, {"job_id": job.id})
+        return Outcome(text, {"job_id": job.id, "running_ranks": list(left)})
 
 
 class RestartSession(Verb):

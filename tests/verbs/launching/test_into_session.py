@@ -78,6 +78,18 @@ def test_what_the_session_decides_is_not_chosen_again(
         launch("--session", session.id, *words)
 
 
+def test_a_session_that_still_waits_for_its_nodes_takes_no_job(
+    launch: Any, cluster: Any, session: StandInJob
+) -> None:
+    waiting = msgspec.structs.replace(session.view().attempt, number=0, placements=())
+    change(session, attempt=waiting)
+    with pytest.raises(RefusedError):
+        launch("--session", session.id)
+    launch("--session", "auto", "--member", "wopr:1")
+    (spec,) = cluster.launches
+    assert spec.session is None
+
+
 def test_a_job_that_is_no_session_or_is_over_is_refused(
     launch: Any, cluster: Any, session: StandInJob
 ) -> None:
