@@ -40,6 +40,8 @@ from tests.searches import runs_all
 from tests.standin.training import SCENES, Sample, sample_job
 from tests.wording import says
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = get_args(ScheduleName)
 
 

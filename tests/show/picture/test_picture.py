@@ -23,6 +23,8 @@ from tests.standin.jobs import taken
 from tests.standin.training import LOST_LINK, SCENES, sample_job
 from tests.wording import says
 
+pytestmark = pytest.mark.slow
+
 LARGEST_BYTES = 100_000
 """A frame crosses the page's connection every few seconds (research §2)."""
 

@@ -193,6 +193,7 @@ def run(data: Path, family: str, kind: str, *changes: str) -> TrainResult:
     return train(parse_recipe("", words))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dynamic", "longrope"])
 def test_a_run_depends_neither_on_microbatches_nor_on_where_it_was_resumed(
     kind: str, data: Path

@@ -74,6 +74,7 @@ def _compare(words: list[str]) -> None:
                 assert name == "wide" or not one.numel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["adamw", "adafactor", "adamw-8bit", "adamw-4bit"])
 def test_some_rows_are_updated_as_all_are(tmp_path: Path, kind: str) -> None:
     settings = (f"optimizer.kind={kind}", "optimizer.learning_rate=0.01", "data_parallel.shards=3")

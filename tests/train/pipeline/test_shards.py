@@ -95,6 +95,7 @@ def test_every_rank_has_all_weights_and_its_sum_of_gradients(tmp_path: Path, ran
     _all_ended(run_ranks(tmp_path / "none", ["a"] * ranks, program=_scatter_and_gather))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "settings"),
     [
