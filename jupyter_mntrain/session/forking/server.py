@@ -277,8 +277,8 @@ def _configure_torch(asked: Asked) -> None:
 
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()  # Python's own generator does by itself
-    threads = asked.environment.get("OMP_NUM_THREADS", "")
-    torch.set_num_threads(int(threads) if threads.isdecimal() else len(asked.cores))
+    threads = asked.environment.get("OMP_NUM_THREADS", "").partition(",")[0]
+    torch.set_num_threads((threads.isdecimal() and int(threads)) or len(asked.cores))
     torch.distributed.set_debug_level_from_env()  # type: ignore[attr-defined]
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     setting = next((asked.environment[one] for one in names if asked.environment.get(one)), "")
