@@ -21,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -122,7 +123,7 @@ def _serve(address: str, *, is_ahead: bool) -> Asked:
             try:
                 _enter_watched(asked, connection, files[:2], files[2:])
                 _take_off(asked.identity)
-                is_alike = asked.identity == identity()
+                is_alike = asked.identity == identity() and _is_linked_alike(asked.environment)
             except OSError:  # only root may
                 is_alike = False
             if not is_alike:
@@ -144,6 +145,12 @@ def _whole(connection: socket.socket, size: int) -> bytes:
     while len(found) < size and (more := connection.recv(size - len(found))):
         found += more
     return found
+
+
+def _is_linked_alike(environment: Mapping[str, str]) -> bool:
+    """Whether the linker would find the same libraries: it reads variables at a program's begin."""
+    names = {one for one in (*environment, *os.environ) if one.startswith("LD_")}
+    return all(environment.get(one) == os.environ.get(one) for one in names)
 
 
 def _hides(script: str) -> bool:
@@ -252,6 +259,8 @@ def _become(asked: Asked, outputs: Iterable[int]) -> None:
     _show([sys.executable, "-u", *asked.entry], field=48)
     os.environ.clear()
     os.environ.update(asked.environment)
+    time.tzset()
+    tempfile.tempdir = None  # of the parent's TMPDIR
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(open(number, "wb", 0, closefd=False), errors=errors, write_through=True)  # noqa: SIM115
         for number, errors in ((1, "strict"), (2, "backslashreplace"))
