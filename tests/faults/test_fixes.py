@@ -19,6 +19,7 @@ from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.failure.fixes import FIXES
 from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import TERMINAL
 from tests.agent.live import LiveAgent, free_port, launch
 from tests.faults.fixes.doubts import DOUBTS, STALLS
 from tests.faults.fixes.ends import ENDS
@@ -216,8 +217,9 @@ def carry_out(trial: Trial, ground: Ground, cluster: Cluster) -> None:
     assert says(trial.words, problem.fix)
     mended = trial.mend(ground, run, problem)
     if mended is not None:
-        if job.view().state == "running":
+        if job.view().state not in TERMINAL:
             job.stop()
+        job.wait(JOB_S)  # what it holds, like a port, is free
         job = ground.launch(cluster, mended)
     view = job.wait(JOB_S)
     assert view.state == trial.ends, (trial.kind, view.verdict, job.logs())
