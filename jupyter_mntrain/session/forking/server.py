@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import os
+import re
 import resource
 import runpy
 import select
@@ -51,6 +52,8 @@ CAPABILITY_VERSION = 0x20080522  # linux/capability.h, the third
 ROOM = 32_768
 """Bytes for the environment and the command line of a process."""
 AHEAD = "--ahead"
+_GAINS = re.compile(rb"torch|transformers|accelerate|lightning")
+"""What a script names that would import for seconds what is imported here."""
 
 
 def start(
@@ -363,7 +366,9 @@ def _may_fork(entry: tuple[str, ...]) -> bool:
     if entry[0] == "-m":
         name = entry[1]
         return name.startswith(TRAINER) or name.partition(".")[0] not in sys.modules
-    return not _hides(entry[0])
+    with suppress(OSError):
+        return bool(_GAINS.search(Path(entry[0]).read_bytes())) and not _hides(entry[0])
+    return False
 
 
 def _script(path: str) -> None:
