@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -26,6 +26,7 @@ from jupyter_mntrain.http.json_handler import JsonHandler, refusal
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.trust.certificates import Role, Subject
 
 log = logging.getLogger("mntrain.agent")
@@ -139,12 +140,12 @@ class AgentHandler(JsonHandler):
     @property
     def hides_output(self) -> bool:
         """Whether the requested job keeps back what its ranks print from read-only drivers."""
-        jobs = self._requested() if self._asked_job is not None else ()
-        return any(job.record.spec.hides_output for job in jobs)
+        return any(job.record.spec.hides_output for job in self._requested())
 
     def secrets(self) -> tuple[str, ...]:
         """Return the secret values of the requested job, or of all jobs if none is requested."""
-        return tuple(dict.fromkeys(value for job in self._requested() for value in job.secrets))
+        jobs = self.node.jobs.all() if self._asked_job is None else self._requested()
+        return tuple(dict.fromkeys(value for job in jobs for value in job.secrets))
 
     @property
     def _asked_job(self) -> str | None:
@@ -152,8 +153,10 @@ class AgentHandler(JsonHandler):
         found: str | None = getattr(self, "path_kwargs", {}).get("job_id")
         return found
 
-    def _requested(self) -> list[LocalJob]:
-        return [job for job in self.node.jobs.all() if self._asked_job in (None, job.job_id)]
+    def _requested(self) -> Iterator[LocalJob]:
+        """Yield the job that is requested, if one is and it is known."""
+        with suppress(JobNotFoundError):
+            yield self.node.jobs.get(JobId(self._asked_job or ""))
 
     def job(self, text: str) -> LocalJob:
         """Return a job by its id.
