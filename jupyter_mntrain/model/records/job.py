@@ -231,11 +231,11 @@ class Stall(Record, frozen=True):
 SPEC_VERSION = 1
 
 TRAINER = "jupyter_mntrain.train"
+"""Module of the built-in trainer."""
 SESSION = "jupyter_mntrain.session"
 """Module that the ranks of a session run."""
 SHOWS_VIEWERS = "--viewers"
 """Its flag: read-only drivers may read what cells print."""
-"""Module of the built-in trainer."""
 
 PYTHON = (".py", ".pyw")
 """Ends of scripts' names. torchrun takes any."""
@@ -589,6 +589,11 @@ class JobView(Record, frozen=True):
     """When it was slower than before or stalled, and warnings that are over, oldest first."""
     label: JobLabel = JobLabel()
     loss_line: LossLine | None = None
+
+    @property
+    def runs_cells(self) -> bool:
+        """Whether it is a session that is not over."""
+        return self.spec.is_session and self.state not in TERMINAL
 
     @property
     def saved_step(self) -> int | None:

@@ -65,9 +65,8 @@ def _newest(context: Context, args: Namespace) -> JobView | None:
     """Return the newest session that fits the options; ``None`` if none does."""
     if args.member or args.on:
         return None
-    running = (one for one in all_jobs(context, args) if one.state not in TERMINAL)
-    fitting = (one for one in running if one.spec.is_session and one.attempt.placements)
-    return next((one for one in fitting if args.python in (None, one.spec.python)), None)
+    running = (one for one in all_jobs(context, args) if one.runs_cells and one.attempt.placements)
+    return next((one for one in running if args.python in (None, one.spec.python)), None)
 
 
 def _named(context: Context, args: Namespace, named: str) -> JobView:

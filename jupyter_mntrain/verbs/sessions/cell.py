@@ -144,7 +144,7 @@ def find_session(
     if named:
         return named_job(context, args, named)
     views = [one for one in all_jobs(context, args) if one.spec.is_session]
-    running = [one for one in views if one.state not in TERMINAL]
+    running = [one for one in views if one.runs_cells]
     for view in running or (views if may_be_over else ()):
         return context.cluster(args).job(view.job_id)
     fix = f"start one with {context.program} session start"
