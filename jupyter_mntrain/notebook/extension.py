@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ipykernel.kernelbase import Kernel
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from jupyter_mntrain import __version__
@@ -25,7 +24,7 @@ from jupyter_mntrain.notebook.completion import LineCompleter
 from jupyter_mntrain.notebook.magics import MntrainMagics
 from jupyter_mntrain.notebook.output import NotebookOutput, client_of, is_typed, show_bundle
 from jupyter_mntrain.notebook.screen import NotebookScreen
-from jupyter_mntrain.notebook.session_names import SessionNames
+from jupyter_mntrain.notebook.session_names import MAGIC_LINE, SessionNames, runs_on
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.bundles import PROGRAM, text_bundle
 from jupyter_mntrain.show.screen import CellTarget, Screen
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
 MATCHER = "mntrain"
-MAGIC_LINE = re.compile(r"^\s*(?:[\w, ]+=\s*)?%{1,2}mntrain\s(?P<rest>.*)$")
 COMMENTED_CELL = re.compile(r"^\s*%%mntrain\b")
 
 Connect = Callable[[str, tuple[str, ...]], "Cluster"]
@@ -91,7 +89,7 @@ class Extension:
         shell.input_transformers_cleanup.remove(self._send_cell)
         shell.events.unregister("pre_run_cell", self._new_cell)
         shell.display_formatter.ipython_display_formatter.pop(Job, None)
-        if isinstance(kernel := getattr(shell, "kernel", None), Kernel):
+        if hasattr(kernel := getattr(shell, "kernel", None), "do_inspect"):
             vars(kernel).pop("do_inspect", None)
         atexit.unregister(self.close)
         self.close()
@@ -113,9 +111,8 @@ class Extension:
         """Have a cell run on the session that ``session auto`` has named; not what pages and
         extensions run in the kernel without a person.
         """
-        session = self._cell_target.session
-        head = next((line for line in lines if line.strip()), "")
-        if not session or not head or MAGIC_LINE.match(head) or not is_typed(self._shell):
+        session = runs_on(self._cell_target, lines)
+        if not session or not is_typed(self._shell):
             return lines
         return [f"%%mntrain cell --session {session}\n", *lines]
 
@@ -126,9 +123,9 @@ class Extension:
         is wrapped.
         """
         kernel = getattr(self._shell, "kernel", None)
-        if not isinstance(kernel, Kernel):
+        inspect_here = getattr(kernel, "do_inspect", None)
+        if kernel is None or inspect_here is None:
             return
-        inspect_here = kernel.do_inspect
 
         def do_inspect(code: str, cursor_pos: int, detail_level: int = 0, *args: Any) -> Any:
             cell = self._names.cell_at(code, cursor_pos)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import dataclass
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.records.session import Completions, Described
 from jupyter_mntrain.show.bundles import PROGRAM
 from jupyter_mntrain.show.screen import CellTarget
 from jupyter_mntrain.verbs.command import parse, split_line
@@ -20,7 +18,6 @@ from jupyter_mntrain.verbs.sessions.cell import CellVerb
 from jupyter_mntrain.verbs.verb import Clusters
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Cluster
     from jupyter_mntrain.cluster.rank_session import RankSession
 
 T = TypeVar("T")
@@ -28,7 +25,17 @@ T = TypeVar("T")
 ANSWER_S: Final = 1.0
 """How long somebody who types is kept waiting; an answer that comes later is dropped."""
 HEAD = re.compile(r"\A(?:\s*(?:#.*)?\n)*%%mntrain[ \t]+(?P<line>cell\b.*)\n")
-LINE = re.compile(r"\A(?:\s*(?:#.*)?\n)*\s*%{1,2}mntrain\b")
+MAGIC_LINE = re.compile(r"^\s*(?:[\w, ]+=\s*)?%{1,2}mntrain\s(?P<rest>.*)$")
+
+
+def runs_on(target: CellTarget, lines: Sequence[str]) -> str:
+    """Return the session on which a cell without a magic of its own runs; empty = in the kernel.
+
+    Args:
+        target: what ``session auto`` has named.
+    """
+    head = next((line for line in lines if line.strip()), "")
+    return "" if not head or MAGIC_LINE.match(head) else target.session
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +70,8 @@ class SessionNames:
         """Return what the cursor is in; ``None`` if that runs in the notebook's kernel."""
         head = HEAD.match(text)
         if head is None:
-            if not self._target.session or LINE.match(text):
-                return None
-            return RemoteCell(self._target.session, 0, 0)
+            session = runs_on(self._target, text.split("\n"))
+            return RemoteCell(session, 0, 0) if session else None
         if position < head.end():
             return None
         try:
@@ -80,11 +86,7 @@ class SessionNames:
     def complete(self, cell: RemoteCell, text: str, position: int) -> tuple[str, tuple[str, ...]]:
         """Return the text before the cursor that completions replace, and the completions."""
         code, at = text[cell.begin :], position - cell.begin
-
-        def ask(session: RankSession) -> Completions | None:
-            return session.complete(code, at, rank=cell.rank)
-
-        found = self._ask(cell, ask)
+        found = self._ask(cell, lambda session: session.complete(code, at, rank=cell.rank))
         if found is None or not 0 <= found.begin <= at:
             return "", ()
         return code[found.begin : at], found.matches
@@ -94,11 +96,7 @@ class SessionNames:
     ) -> dict[str, str] | None:
         """Return what the rank knows of the name at the cursor, by MIME type; empty if nothing."""
         code, at = text[cell.begin :], position - cell.begin
-
-        def ask(session: RankSession) -> Described | None:
-            return session.inspect(code, at, detail, rank=cell.rank)
-
-        found = self._ask(cell, ask)
+        found = self._ask(cell, lambda session: session.inspect(code, at, detail, cell.rank))
         return None if found is None else found.data
 
     def close(self) -> None:
@@ -121,17 +119,7 @@ class SessionNames:
 
     def _session(self, named: str) -> RankSession | None:
         for cluster in self._clusters.opened():
-            found = self._session_of(cluster, named)
-            if found is not None:
-                return found
-        return None
-
-    def _session_of(self, cluster: Cluster, named: str) -> RankSession | None:
-        for view in cluster.known_jobs():
-            if (
-                view.spec.is_session
-                and view.state not in TERMINAL
-                and view.job_id.startswith(named)
-            ):
-                return cluster.known_job(view.job_id).session()
+            for view in cluster.known_jobs():
+                if view.runs_cells and view.job_id.startswith(named):
+                    return cluster.known_job(view.job_id).session()
         return None

@@ -30,7 +30,7 @@ class Ranks:
         self.answers.set()
         self.asked: list[int] = []
         self.spec = self.membership = self
-        self.is_session, self.state, self.job_id = True, "running", "j-7f3a9c21"
+        self.runs_cells, self.job_id = True, "j-7f3a9c21"
 
     def known_jobs(self) -> tuple[Ranks, ...]:
         return (self,)
@@ -93,6 +93,7 @@ def test_where_a_cell_runs_is_known_from_its_text(names: SessionNames, target: C
     target.session = "j-7f3a9c21"
     assert names.cell_at("wei", 3) == RemoteCell("j-7f3a9c21", 0, 0)
     assert names.cell_at("%mntrain nodes", 10) is None
+    assert names.cell_at("job = %mntrain launch a.py", 25) is None, "as session auto leaves it here"
 
 
 def test_a_cluster_that_is_away_keeps_nobody_waiting(
