@@ -183,15 +183,25 @@ class AttemptDirectory:
             kill_all(lambda: marked(self.path))
             raise
 
+    @property
+    def environment(self) -> dict[str, str] | None:
+        """The variables that the ranks were given; ``None`` if that cannot be read."""
+        try:
+            found: dict[str, str] = json.loads((self.path / "command.json").read_bytes())[
+                "environment"
+            ]
+        except (OSError, ValueError, KeyError):
+            return None
+        return found
+
     @cached_property
     def clock(self) -> Clock:
         """Return the Unix time, by the clock that all parts of the attempt share."""
-        try:
-            environment = json.loads((self.path / "command.json").read_bytes())["environment"]
-        except (OSError, ValueError, KeyError):
-            return time.time
+        environment = self.environment
         # The monotonic clock starts again at every boot.
-        return time.time if self.is_of_another_boot() else clock_of(environment)
+        if environment is None or self.is_of_another_boot():
+            return time.time
+        return clock_of(environment)
 
     @property
     def began_s(self) -> float:
@@ -234,13 +244,12 @@ class AttemptDirectory:
 
     def alive(self) -> Alive:
         """Return all live processes of the attempt, and its supervisor."""
-        found: Alive = {}
         pid = self._supervisor_pid
         started = start_time(pid) if pid is not None and self.supervisor_is_alive() else None
-        if pid is not None and started is not None:
-            found = {pid: started, **of_attempt(self.path, pid)}
-        else:
+        if pid is None or started is None:
             found = marked(self.path)
+        else:
+            found = {pid: started, **of_attempt(self.path, pid)}
         self._seen = {
             pid: started
             for pid, started in (self._seen | found).items()

@@ -77,10 +77,11 @@ def of_attempt(directory: Path, supervisor: int) -> Alive:
     Those that a session has forked for other jobs of this agent are theirs.
     """
     others = f"{METRICS_VARIABLE}={directory.parents[1]}{os.sep}".encode()
-    below = descendants(supervisor)
-    for pid in [*below]:
-        if any(one.startswith(others) for one in _environment(pid)):
-            del below[pid]
+    below = {
+        pid: started
+        for pid, started in descendants(supervisor).items()
+        if not any(one.startswith(others) for one in _environment(pid))
+    }
     return below | marked(directory)
 
 

@@ -355,7 +355,7 @@ class JobBook:
         session = self._jobs.get(spec.session) if spec.session is not None else None
         if session is None:
             return command
-        python = forks_for(session.record, session.attempt.path, command.environment)
+        python = forks_for(session.record, session.attempt, command.environment)
         if python is None:
             return command
         return msgspec.structs.replace(command, argv=(str(python), *command.argv[1:]))

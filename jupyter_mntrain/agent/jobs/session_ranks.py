@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
+from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
@@ -43,35 +42,28 @@ _READ_AT_IMPORT: Final = re.compile(
 """Variables that Python, torch or transformers read when they begin."""
 
 
-def forks_for(session: JobRecord, directory: Path, environment: Mapping[str, str]) -> Path | None:
+def forks_for(
+    session: JobRecord, attempt: AttemptDirectory, environment: Mapping[str, str]
+) -> Path | None:
     """Return the interpreter with which a session forks a job's processes.
 
     Args:
-        directory: of the session's attempt.
+        attempt: the session's.
         environment: of the job's ranks.
 
     Returns:
         ``None`` if the session is over or still imports, or if they would not be as processes of
         their own are.
     """
-    path = forking_python(metrics_of(directory))
-    is_ready = forkserver_socket(metrics_of(directory)).exists()
-    if session.part.state in TERMINAL or not session.spec.is_session or not is_ready:
+    metrics, theirs = metrics_of(attempt.path), attempt.environment
+    is_ready = forkserver_socket(metrics).exists()
+    is_over = session.part.state in TERMINAL
+    if is_over or not session.spec.is_session or not is_ready or theirs is None:
         return None
-    try:
-        theirs = msgspec.json.decode((directory / "command.json").read_bytes(), type=_Command)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    for name in {*environment, *theirs.environment}:
-        if _READ_AT_IMPORT.match(name) and environment.get(name) != theirs.environment.get(name):
+    for name in {*environment, *theirs}:
+        if _READ_AT_IMPORT.match(name) and environment.get(name) != theirs.get(name):
             return None
-    return path
-
-
-class _Command(msgspec.Struct):
-    """What a supervisor is told of the ranks' variables."""
-
-    environment: dict[str, str]
+    return forking_python(metrics)
 
 
 def refuse_session(request: SessionRequest, record: JobRecord) -> None:

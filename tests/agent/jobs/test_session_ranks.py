@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.jobs import session_ranks
 from jupyter_mntrain.agent.jobs.session_ranks import forks_for, relayed
 from jupyter_mntrain.model.records.job import SESSION, JobRecord
@@ -62,21 +63,23 @@ def session(tmp_path: Path) -> JobRecord:
 def test_only_what_is_read_later_may_differ(
     session: JobRecord, tmp_path: Path, environment: dict[str, str], is_forked: bool
 ) -> None:
-    found = forks_for(session, tmp_path, environment)
+    attempt = AttemptDirectory(tmp_path, session.job_id, 1)
+    found = forks_for(session, attempt, environment)
     assert found == (forking_python(tmp_path / "metrics") if is_forked else None)
 
 
 def test_without_a_session_that_runs_nothing_is_forked(session: JobRecord, tmp_path: Path) -> None:
     environment = {"HF_HOME": "/models"}
+    attempt = AttemptDirectory(tmp_path, session.job_id, 1)
     over = msgspec.structs.replace(
         session, part=msgspec.structs.replace(session.part, state="succeeded")
     )
-    assert forks_for(over, tmp_path, environment) is None
-    assert forks_for(record(0, "running"), tmp_path, environment) is None
+    assert forks_for(over, attempt, environment) is None
+    assert forks_for(record(0, "running"), attempt, environment) is None
     (tmp_path / "command.json").write_text("{")
-    assert forks_for(session, tmp_path, environment) is None
+    assert forks_for(session, attempt, environment) is None
     forkserver_socket(tmp_path / "metrics").unlink()
-    assert forks_for(session, tmp_path, environment) is None
+    assert forks_for(session, attempt, environment) is None
 
 
 @asynccontextmanager
